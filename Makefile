@@ -98,29 +98,14 @@ bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo
 bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
 	@$(BIN)/python -m studies.bench veth $(BENCH)
 
+study: $(WARM)  ## a study of docs/, in out/NAME: NAME=priorities STUDY='--quick' or other flags; no NAME: a list of them
+	@$(BIN)/python -m studies $(if $(NAME),$(NAME) --jobs $(JOBS),--help) $(STUDY)
+
 poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER='--ablation-seeds 10' or other flags
 	@$(BIN)/python -m studies.poster --jobs $(JOBS) --out out/poster $(POSTER)
 
 poster-quick: $(WARM)  ## a small part of it
 	@$(BIN)/python -m studies.poster --quick --jobs $(JOBS) --out out/poster-quick
-
-tdm: $(WARM)  ## taking turns over an optical cross-connect, on packets, in out/tdm: TDM='--seeds 1..3' or other flags
-	@$(BIN)/python -m studies.tdm --jobs $(JOBS) --out out/tdm $(TDM)
-
-tdm-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python -m studies.tdm --quick --jobs $(JOBS) --out out/tdm-quick $(TDM)
-
-priorities: $(WARM)  ## the study of priorities on packets, in out/priorities: PRIORITIES='--phis 0.2,0.4' or other flags
-	@$(BIN)/python -m studies.priorities --jobs $(JOBS) --out out/priorities $(PRIORITIES)
-
-priorities-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python -m studies.priorities --quick --jobs $(JOBS) --out out/priorities-quick
-
-placement: $(WARM)  ## placement policies in a flow model held to packets, in out/placement: PLACEMENT='--seeds 1..20' or other flags
-	@$(BIN)/python -m studies.placement --jobs $(JOBS) --out out/placement $(PLACEMENT)
-
-placement-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python -m studies.placement --quick --jobs $(JOBS) --out out/placement-quick
 
 slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm itself (needs Slurm): SLURM='--jobs 10' or other flags
 	@$(BIN)/p4reduce slurm demo $(SLURM)

@@ -1,5 +1,5 @@
-"""Experiments: many tasks under several policies, on packets, with tables and figures.
+"""Studies of docs/: what is declared of each, how its cells are run, and what it leaves behind.
 
-Owned here: how units of an experiment are made, run on many cores and added up; what must hold of them; their files.
-``poster/`` compares schedulers, ``selection/`` chooses local models under a budget.
+``frame.py`` is what a study is made of, ``parallel.py`` how cells are spread, ``charts.py`` its figures, ``pages.py``
+its tables and its command. Each folder holds one study.
 """

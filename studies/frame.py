@@ -1,243 +1,538 @@
-"""Pieces of work over cores, or over machines that a Dask scheduler knows."""
+"""What a study is: parts with cells, rows and columns, and bars that are decided on seeds of their own."""
 
-import csv
-import ctypes
 import dataclasses
-import gc
+import hashlib
+import json
 import math
 import os
-import textwrap
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import shutil
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, cached_property
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, dataclass_transform
 
-import joblib
-import matplotlib as mpl
-import numpy as np
-from matplotlib.figure import Figure
+from pydantic import TypeAdapter
+from scipy import stats
 
+import p4reduce
+import p4switch
+from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Progress
-from p4reduce.base.signals import end_with
-from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Task
-from p4reduce.control_plane.scheduling.view import Decision, NetworkState, consumed, policy_named
-from p4reduce.group.backend import FloatArray
-from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import bundled
-from p4reduce.topologies import Topology
-from p4reduce.workers.training import digits
-from p4reduce.workers.training.digits import Dataset, Mlp
-from studies.poster.packets import TaskNetwork
-from studies.poster.settings import Scenario
+from p4reduce.runs.experiment import provenance
+from p4switch.base.files import read_text, write_text
+from studies.parallel import in_parallel, rarely_collecting
 
-# Choosing useful local models under a bandwidth budget, and what that does to accuracy (open challenge 1).
+# Columns: said once at the field of a record, for the page, the terminal, figures and CSV.
 
 
-# Local models with data that are not alike, and what each has learnt.
-
-
-LAYERS = (64, 64, 10)
-"""4,810 parameters"""
+Show = str | Callable[[Any], str]
+CONFIDENCE: Final = 0.95
+_LANES: Final = 256
 
 
 @dataclass(frozen=True)
-class LocalTraining:
-    """How a local model trains between two rounds: plain SGD from the global weights on its own images."""
+class Column:
+    """Its heading, with the unit, and how a value is written: a format, or a function."""
 
-    steps: int = 8
-    batch: int = 16
-    learning_rate: float = 0.2
+    heading: str
+    show: Show = "{}"
+
+    def text(self, value: Any) -> str:
+        """A value as people read it; '-' for none."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "-"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return self.show(value) if callable(self.show) else self.show.format(value)
 
 
-def skewed_shards(data: Dataset, count: int, alpha: float, seed: int) -> list[Dataset]:
-    """Shards whose labels are not alike: each digit is dealt out by shares drawn from a Dirichlet distribution.
+def column(heading: str, show: Show = "{}", **default: Any) -> Any:
+    """A field of a record that tables have; a field without a column is in the CSV file alone."""
+    return field(metadata={"column": Column(heading, show)}, **default)
 
-    T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the effects of non-identical data distribution for federated visual
-    classification", 2019. Small ``alpha``: each local model has few digits, and some have little data at all. Every
-    shard has at least one image.
+
+Record = TypeVar("Record")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(column, field))
+def record(kind: type[Record]) -> type[Record]:
+    """A frozen dataclass whose fields may be columns."""
+    return dataclass(frozen=True)(kind)
+
+
+def columns_of(record: type) -> dict[str, Column]:
+    """The columns of a record by its fields."""
+    return {one.name: one.metadata["column"] for one in dataclasses.fields(record) if "column" in one.metadata}
+
+
+def percent(digits: int = 1, *, sign: bool = False) -> Callable[[float], str]:
+    """How a share is written in percent."""
+    return lambda value: f"{100 * value:{'+' if sign else ''}.{digits}f} %"
+
+
+def scaled(factor: float, show: str) -> Callable[[float], str]:
+    """How a value is written in another unit."""
+    return lambda value: show.format(factor * value)
+
+
+# Points: rows that differ in their seeds alone, and their means with intervals.
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds, with the ends of its 95 % confidence interval (Student's t); None: there is one seed."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Estimate":
+        """Of at least one value, each of a seed."""
+        mean, count = statistics.fmean(values), len(values)
+        if count < 2:
+            return cls(mean, None, None)
+        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1)) * statistics.stdev(values) / math.sqrt(count)
+        return cls(mean, mean - half, mean + half)
+
+
+Rows = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of points.
+
+    Attributes
+    ----------
+    name, column : str and Column
+        In files, and in tables.
+    of : function
+        From the rows of a seed, and the rows of the part's base in that seed, to a value; None: it has none.
+    over : function
+        From the values of the seeds to that of the point; only a mean has an interval.
     """
-    random = np.random.Generator(np.random.Philox(key=[seed, 0xD1]))
-    owners: list[list[int]] = [[] for _ in range(count)]
-    for digit in range(10):
-        images = random.permutation(np.flatnonzero(data.labels == digit))
-        cuts = np.round(np.cumsum(random.dirichlet([alpha] * count))[:-1] * len(images)).astype(np.int64)
-        for owner, part in zip(owners, np.split(images, cuts), strict=True):
-            owner.extend(int(image) for image in part)
-    for owner in owners:
-        if not owner:
-            owner.append(max(owners, key=len).pop())
-    return [data.take(np.array(sorted(owner), dtype=np.int64)) for owner in owners]
+
+    name: str
+    column: Column
+    of: Callable[[Rows, Rows], float | None]
+    over: Callable[[Iterable[float]], float] = statistics.fmean
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether it is a mean over seeds."""
+        return self.over is statistics.fmean
 
 
-@dataclass
-class LocalModel:
-    """One local model: its images, and how useful it was when it last took part.
+def mean_of(name: str, shown: Column, source: str = "") -> Measure:
+    """The mean of a field over the rows of a seed, then over seeds; rows that have None do not count."""
 
-    ``usefulness`` is Oort's statistical utility |B| * sqrt(mean of squared losses over B) of all its images (F. Lai et
-    al., "Oort: efficient federated learning via guided participant selection", OSDI 2021, section 4.1), as of its last
-    round; before the first |B| with a loss of ln 10, that of guessing.
+    def of(rows: Rows, _base: Rows) -> float | None:
+        known = [value for row in rows if (value := getattr(row, source or name)) is not None]
+        return statistics.fmean(known) if known else None
+
+    return Measure(name, shown, of)
+
+
+class Point:
+    """Rows that have ``by`` in common.
+
+    Attributes
+    ----------
+    key : dict
+        Those values by field.
+    values : dict
+        By measure, then by seed; a seed in which the measure has no value is not in it.
     """
 
-    host: str
-    data: Dataset
-    model: Mlp
-    usefulness: float = field(init=False)
+    def __init__(self, key: dict[str, Any], groups: Mapping[int | None, tuple[Rows, Rows]], part: "Part") -> None:
+        self.key = key
+        self.seeds = len(groups)
+        self.values: dict[str, dict[int | None, float]] = {}
+        self._over = {one.name: one for one in part.measures}
+        for one in part.measures:
+            made = {seed: one.of(rows, base) for seed, (rows, base) in groups.items()}
+            self.values[one.name] = {seed: value for seed, value in made.items() if value is not None}
 
-    def __post_init__(self) -> None:
-        self.usefulness = len(self.data) * float(np.log(10.0))
+    def __getitem__(self, name: str) -> Any:
+        """A value of the key, or that of a measure; None where it has none."""
+        if name in self.key:
+            return self.key[name]
+        values = self.values[name].values()
+        return self._over[name].over(values) if values else None
 
-    def train(self, weights: FloatArray, how: LocalTraining, random: np.random.Generator) -> FloatArray:
-        """Train from ``weights`` (not changed); the change of the weights, float32 of shape (size,)."""
-        own, gradient = weights.copy(), np.empty_like(weights)
-        for _ in range(how.steps):
-            batch = random.integers(0, len(self.data), min(how.batch, len(self.data)))
-            self.model.loss_and_gradient(own, self.data.images[batch], self.data.labels[batch], gradient)
-            own -= np.float32(how.learning_rate) * gradient
-        self.usefulness = len(self.data) * self._root_mean_square_loss(weights)
-        return own - weights
+    def estimate(self, name: str) -> Estimate | None:
+        """A measure with its interval; None where it has none."""
+        values = list(self.values[name].values())
+        if not values or not self._over[name].has_interval:
+            return None
+        return Estimate.of(values)
 
-    def _root_mean_square_loss(self, weights: FloatArray) -> float:
-        logits = self.model.logits(weights, self.data.images).astype(np.float64)
-        logits -= logits.max(axis=1, keepdims=True)
-        losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(self.data)), self.data.labels]
-        return float(np.sqrt((losses**2).mean()))
+    def is_of(self, **wanted: Any) -> bool:
+        """Whether its key has these values."""
+        return all(self.key[name] == value for name, value in wanted.items())
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data: the key, the number of seeds, measures, and the ends of their intervals."""
+        found = {**self.key, "seeds": self.seeds}
+        for name, one in self._over.items():
+            found[name] = self[name]
+            if one.has_interval:
+                interval = self.estimate(name)
+                found[f"{name}_low"] = interval and interval.low
+                found[f"{name}_high"] = interval and interval.high
+        return found
 
 
-# Federated averaging on non-IID digits under a bandwidth budget, every sum on packets.
+# Parts: what is run, and what becomes of its rows.
 
 
 @dataclass(frozen=True)
-class SelectionUnit:
-    """Trainings under one seed, one for each chooser.
+class Part:
+    """A part of a study.
 
-    ``budget`` is the share of a round's bytes with everyone that a round may consume (``all`` has no budget).
+    Attributes
+    ----------
+    name : str
+        For ``--parts`` and of its files.
+    says : str
+        Its heading.
+    cells : function
+        From the settings to what one process does at a time: records of plain data, equal where the work is.
+    run : function
+        A function of a module, from a cell to its records.
+    row : type
+        The record that is a line of its table.
+    by : tuple of str
+        Fields of rows that tell points apart.
+    mean : tuple
+        Columns of points: fields of rows whose means are taken, and measures.
+    base : mapping
+        Fields of ``by`` with the values of those rows that others are compared with, in the same seed.
+    brief : tuple of str
+        Columns that the terminal shows; none named: all.
+    also : mapping
+        Other records that a cell may give, by the name of their file.
+    cost : function
+        How long a cell takes beside others: those that take longest begin first.
     """
 
-    scenario: Scenario
-    seed: int
-    choosers: tuple[str, ...] = tuple(CHOOSERS)
-    local_models: int = 15
-    rounds: int = 20
-    budget: float = 0.4
-    alpha: float = 0.2
-    policy: str = "steiner"
-    lanes: int = 256
-    training: LocalTraining = field(default_factory=LocalTraining)
+    name: str
+    says: str
+    cells: Callable[[Any], Iterable[Any]]
+    run: Callable[[Any], Iterable[Any]]
+    row: type
+    by: tuple[str, ...] = ()
+    mean: tuple[str | Measure, ...] = ()
+    base: Mapping[str, Any] = field(default_factory=dict)
+    brief: tuple[str, ...] = ()
+    also: Mapping[str, type] = field(default_factory=dict)
+    cost: Callable[[Any], float] = lambda _cell: 1.0
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """All columns of points beyond their key."""
+        shown = columns_of(self.row)
+        return tuple(mean_of(one, shown[one]) if isinstance(one, str) else one for one in self.mean)
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """Of points: the key, then measures."""
+        shown = columns_of(self.row)
+        return {name: shown[name] for name in self.by} | {one.name: one.column for one in self.measures}
+
+    def points(self, rows: Rows) -> list[Point]:
+        """A point for every combination of ``by``, in the order of the rows."""
+        groups: dict[tuple[Any, ...], dict[int | None, list[Any]]] = {}
+        for row in rows:
+            key = tuple(getattr(row, name) for name in self.by)
+            groups.setdefault(key, {}).setdefault(getattr(row, "seed", None), []).append(row)
+        found = []
+        for key, seeds in groups.items():
+            named = dict(zip(self.by, key, strict=True))
+            base = groups.get(tuple((named | dict(self.base)).values()), {}) if self.base else {}
+            found.append(Point(named, {seed: (own, base.get(seed, ())) for seed, own in seeds.items()}, self))
+        return found
+
+
+# Bars: what a study must show, and on which seeds that is decided.
 
 
 @dataclass(frozen=True)
-class SelectionPoint:
-    """Where a training stands after a round."""
+class Limit:
+    """What a value may be: at most (or at least) so much, or off zero by so much."""
 
-    chooser: str
-    seed: int
-    round: int
-    """from 1"""
-    chosen: int
-    """local models that took part"""
-    bytes: int
-    """on all links since the beginning, counted on packets"""
-    accuracy: float
-    """of the global model on the test images"""
+    kind: Literal["<=", ">=", "+-"]
+    value: float
+
+    def allows(self, value: float) -> bool:
+        """Whether a value keeps to it."""
+        match self.kind:
+            case "<=":
+                return value <= self.value + _ROUNDING
+            case ">=":
+                return value >= self.value - _ROUNDING
+        return abs(value) <= self.value + _ROUNDING
+
+    def worst(self, values: Iterable[float]) -> float:
+        """The value that is nearest to breaking it, or breaks it most."""
+        match self.kind:
+            case "<=":
+                return max(values)
+            case ">=":
+                return min(values)
+        return max(values, key=abs)
+
+
+_ROUNDING: Final = 1e-9
+
+
+def at_most(value: float) -> Limit:
+    """A value must not be larger."""
+    return Limit("<=", value)
+
+
+def at_least(value: float) -> Limit:
+    """A value must not be smaller."""
+    return Limit(">=", value)
+
+
+def within(value: float) -> Limit:
+    """A value must not be further from 0."""
+    return Limit("+-", value)
 
 
 @dataclass(frozen=True)
-class SelectionResult:
-    """All points of a unit."""
+class Bar:
+    """What must hold.
 
-    points: tuple[SelectionPoint, ...]
-
-
-def run_selection(unit: SelectionUnit) -> SelectionResult:
-    """Train once with each chooser, from the same weights on the same shards.
-
-    Each round: choose; every chosen local model trains from the global weights and sends its change, scaled by its
-    share of the images; the network adds the changes up on the tree of those chosen, and new weights come back.
+    Attributes
+    ----------
+    name : str
+        In words.
+    limit : Limit or None
+        None: the value is reported.
+    values : mapping
+        By seed; the seed None stands for what no seed is drawn for. Without any value the bar is left out.
+    show : str or function
+        How values are written.
+    every : bool
+        Each seed must keep to the limit; else their mean must, with its whole confidence interval.
+    seeds : str
+        'held-out': only seeds that the study was not developed on decide. 'any': all of them do, because chance has no
+        part in it.
+    note : str
+        What stands beside the value.
     """
-    topology = unit.scenario.build()
-    split = digits.load_digits(unit.seed)
-    model = Mlp(LAYERS)
-    random = np.random.Generator(np.random.Philox(key=[unit.seed, 0x5E]))
-    hosts = [topology.hosts[place].name for place in random.permutation(len(topology.hosts))]
-    server, chosen = hosts[0], hosts[1 : unit.local_models + 1]
-    shards = skewed_shards(split.train, unit.local_models, unit.alpha, unit.seed)
-    planner = _Planner(topology, server, unit.policy, unit.lanes, model.size)
-    budget = Budget(round(unit.budget * planner.cost(chosen)), planner.cost)
-    points: list[SelectionPoint] = []
-    program = bundled(unit.lanes)
-    with TaskNetwork(topology, program, elements=model.size, seed=unit.seed) as network:
-        for name in unit.choosers:
-            locals_ = [LocalModel(host, shard, model) for host, shard in zip(chosen, shards, strict=True)]
-            weights = model.initial(unit.seed)
-            spent = 0
-            own = np.random.Generator(np.random.Philox(key=[unit.seed, 0x5F]))
-            for number in range(1, unit.rounds + 1):
-                members = CHOOSERS[name](locals_, budget, own)
-                images = sum(len(one.data) for one in members)
-                changes = [
-                    one.train(weights, unit.training, own) * np.float32(len(one.data) / images) for one in members
-                ]
-                total, measured = network.add_up(planner.decision([one.host for one in members]), changes)
-                weights = weights + total
-                spent += measured.bytes
-                accuracy = model.accuracy(weights, split.test.images, split.test.labels)
-                points.append(SelectionPoint(name, unit.seed, number, len(members), spent, accuracy))
-    return SelectionResult(tuple(points))
+
+    name: str
+    limit: Limit | None
+    values: Mapping[int | None, float]
+    show: Show = "{:.3f}"
+    every: bool = False
+    seeds: Literal["held-out", "any"] = "held-out"
+    note: str = ""
 
 
-class _Planner:
-    """Trees of the global model and any local models, on an empty network."""
+@record
+class Verdict:
+    """A bar beside what was measured."""
 
-    def __init__(self, topology: Topology, server: str, policy: str, lanes: int, elements: int) -> None:
-        self._topology, self._server, self._lanes, self._elements = topology, server, lanes, elements
-        self._policy = policy_named(policy)
-        self._decide = lru_cache(maxsize=1 << 16)(self._decide_once)
+    bar: str = column("bar")
+    limit: str = column("limit")
+    value: str = column("value")
+    interval: str = column("95 % interval")
+    seeds: str = column("seeds")
+    holds: bool | None = column("holds")
+    """None: it is reported"""
+    decided: bool = True
+    """False: on seeds that the study was developed on, or on one alone"""
+    values: dict[int | None, float] = field(default_factory=dict)
 
-    def decision(self, hosts: Sequence[str]) -> Decision:
-        """The trees of these local models, in any order."""
-        return self._decide(tuple(sorted(hosts)))
+    @property
+    def word(self) -> str:
+        """Whether it holds, as tables say it."""
+        if self.holds is None:
+            return ""
+        word = "yes" if self.holds else "NO"
+        return word if self.decided else f"({word})"
 
-    def cost(self, hosts: Sequence[str]) -> int:
-        """Copies of a frame that they put on links, up and down."""
-        return consumed(self.decision(hosts), self._topology)
-
-    def _decide_once(self, hosts: tuple[str, ...]) -> Decision:
-        task = Task(name="selection", server=self._server, workers=hosts, elements=self._elements)
-        return self._policy(task, NetworkState(self._topology), lanes=self._lanes)
+    def cells(self) -> tuple[str, ...]:
+        """In the order of the columns."""
+        return self.bar, self.limit, self.value, self.interval, self.seeds, self.word
 
 
-# What an experiment must show, checked against its own figures.
+def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
+    """What a bar comes to.
+
+    A mean holds where the whole of its interval does; where it is not decided, the mean alone says what it looks like.
+    Where each of n seeds must, and each does, the interval says in
+    how many of all seeds it may still not: at most 1 - 0.05^(1/n), with 95 % confidence.
+    """
+    values, limit = list(bar.values.values()), bar.limit
+    shown = Column("", bar.show).text
+    seeds = [seed for seed in bar.values if seed is not None]
+    chance = bar.seeds == "held-out" and bool(seeds)
+    decided = not chance or (len(seeds) > 1 and set(seeds) <= set(held_out))
+    estimate = Estimate.of(values)
+    interval, value = "-", estimate.value
+    if limit is not None and bar.every:
+        value = limit.worst(values)
+        holds: bool | None = all(map(limit.allows, values))
+        if chance and holds and len(values) > 1:
+            interval = f"breaks in <= {100 * (1 - (1 - CONFIDENCE) ** (1 / len(values))):.0f} % of seeds"
+    elif estimate.low is None or estimate.high is None or not chance:
+        holds = None if limit is None else limit.allows(value)
+    else:
+        whole = decided and limit is not None and limit.allows(estimate.low) and limit.allows(estimate.high)
+        holds = None if limit is None else whole if decided else limit.allows(value)
+        interval = f"{shown(estimate.low)} to {shown(estimate.high)}"
+    return Verdict(
+        bar.name,
+        "report" if limit is None else f"{limit.kind} {shown(limit.value).lstrip('+')}",
+        shown(value) + (f" ({bar.note})" if bar.note else ""),
+        interval,
+        _seeds_text(seeds, held_out),
+        holds,
+        decided,
+        dict(bar.values),
+    )
+
+
+def _seeds_text(seeds: Sequence[int], held_out: Sequence[int]) -> str:
+    if not seeds:
+        return "-"
+    named = f"{min(seeds)}..{max(seeds)}" if sorted(seeds) == list(range(min(seeds), max(seeds) + 1)) else str(seeds)
+    named = str(seeds[0]) if len(seeds) == 1 else named.strip("[]")
+    inside = sum(seed in held_out for seed in seeds)
+    return f"{named} {'held out' if inside == len(seeds) else 'mixed' if inside else 'dev'}"
+
+
+# A study, and what it found.
+
+
+Text = Sequence[str]
+Table = tuple[str, Text, Sequence[Text]]
+"""title, headings, rows"""
 
 
 @dataclass(frozen=True)
-class Claim:
-    """Something that must hold."""
+class Study:
+    """A study as it is declared.
 
-    text: str
-    measured: str
-    holds: bool
+    Attributes
+    ----------
+    name, title, says : str
+        Of its files; of its page; what it is about, for the help text.
+    settings, quick : type and object
+        Every parameter, with what is run if nothing else is asked for; those of the sample. They have ``seeds``.
+    parts : tuple of Part
+        In the order of the page.
+    developed, held_out : sequence of int
+        Seeds that the study was developed on, and those that decide its bars.
+    bars : function
+        From the result to bars.
+    charts : tuple
+        Of :mod:`studies.charts`.
+    lead : function
+        From the result to what the page begins with.
+    tables : function
+        From the result to tables that are no part's, before those of the parts.
+    files : function
+        From the result to more files by name; SVG is shown on the page.
+    more : function
+        From the result to more that result.json has.
+    readers : mapping
+        How flags of a field's type are read, beyond numbers and texts and lists of them: a function of the text and the
+        flag, the form of its value, and what its help adds.
+    """
+
+    name: str
+    title: str
+    says: str
+    settings: type
+    quick: Any
+    parts: tuple[Part, ...]
+    developed: Sequence[int]
+    held_out: Sequence[int]
+    bars: Callable[["StudyResult"], Iterable[Bar]]
+    charts: tuple[Any, ...] = ()
+    lead: Callable[["StudyResult"], str] = lambda _result: ""
+    tables: Callable[["StudyResult"], Iterable[Table]] = lambda _result: ()
+    files: Callable[["StudyResult"], dict[str, str]] = lambda _result: {}
+    more: Callable[["StudyResult"], dict[str, Any]] = lambda _result: {}
+    readers: Mapping[Any, tuple[Callable[[str, str], Any], str, str]] = field(default_factory=dict)
+
+    def chosen(self, names: Sequence[str]) -> tuple[Part, ...]:
+        """Parts by their names, all for none. Raises ``BadInput``."""
+        known = [part.name for part in self.parts]
+        if unknown := [name for name in names if name not in known]:
+            raise BadInput(f"--parts: {unknown[0]!r} is none of {', '.join(known)}")
+        return tuple(part for part in self.parts if not names or part.name in names)
 
 
-# Rows of an experiment as CSV (RFC 4180), and its result as plain data.
+@dataclass(frozen=True)
+class StudyResult:
+    """What was found; pages and figures are made of it.
 
+    Attributes
+    ----------
+    records : mapping
+        Rows by part, and other records by the name of their file.
+    points : mapping
+        By part; those parts that have points.
+    """
 
-def write_table(path: Path, kind: type[Any], rows: Iterable[Any]) -> Path:
-    """Write dataclasses of one kind, a line each under the names of their fields; None is an empty cell."""
-    fields = [field.name for field in dataclasses.fields(kind)]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\r\n")
-        writer.writerow(fields)
-        writer.writerows([_cell(getattr(row, name)) for name in fields] for row in rows)
-    return path
+    study: Study
+    settings: Any
+    provenance: dict[str, str]
+    records: Mapping[str, Rows]
+    points: Mapping[str, Sequence[Point]]
+
+    def rows(self, name: str, **wanted: Any) -> list[Any]:
+        """Records of a part, or of another file, with these values; none where it was not run."""
+        own = self.records.get(name, ())
+        return [row for row in own if all(getattr(row, key) == value for key, value in wanted.items())]
+
+    def of(self, part: str, **wanted: Any) -> list[Point]:
+        """Points of a part with these values; none where it was not run."""
+        return [point for point in self.points.get(part, ()) if point.is_of(**wanted)]
+
+    def values(self, part: str, measure: str, **wanted: Any) -> dict[int | None, float]:
+        """A measure by seed, mean over the points that have these values; nothing where it was not run."""
+        found: dict[int | None, list[float]] = {}
+        for point in self.of(part, **wanted):
+            for seed, value in point.values[measure].items():
+                found.setdefault(seed, []).append(value)
+        return {seed: statistics.fmean(values) for seed, values in found.items()}
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """All bars for which something was measured."""
+        return tuple(judge(bar, self.study.held_out) for bar in self.study.bars(self) if bar.values)
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data for result.json: all but the rows."""
+        found = {
+            "study": self.study.name,
+            "settings": self.settings,
+            "provenance": self.provenance,
+            "points": {name: [point.as_data() for point in points] for name, points in self.points.items()},
+            "bars": self.verdicts,
+            **self.study.more(self),
+        }
+        made: dict[str, Any] = plain(found)
+        return made
 
 
 def plain(value: Any) -> Any:
     """Dataclasses, tuples and mappings as what JSON has; no number is None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         return [plain(one) for one in value]
     if isinstance(value, dict):
@@ -245,144 +540,160 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _cell(value: Any) -> Any:
-    return "" if value is None else value
+# Cells that have run are kept, so that a study that was killed goes on, and machines share one.
 
 
-# Titles of figures that fit their width.
+@cache
+def code_version() -> str:
+    """A digest of all that decides what a cell gives: this project's files and NumPy's version."""
+    found = hashlib.sha256(version("numpy").encode())
+    for folder in (Path(p4reduce.__file__).parent, Path(p4switch.__file__).parent, Path(__file__).parent):
+        for place, folders, files in os.walk(folder, followlinks=True):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith((".py", ".p4", ".json")):
+                    found.update(f"{name}\0".encode() + (Path(place) / name).read_bytes())
+    return found.hexdigest()[:12]
 
 
-CHARACTERS_PER_INCH: Final = 12
-SIZE: Final = 10
-MANY: Final = 3
-"""names under an axis from which on they are slanted"""
+class KeptCells:
+    """Files below ``cells/`` of the folder of results, one for each cell that has run; other versions' are removed."""
+
+    def __init__(self, out: Path, others: Sequence[Path] = ()) -> None:
+        self._folder = out / "cells" / code_version()
+        self._read = [self._folder, *(other / "cells" / code_version() for other in others)]
+        for other in others:
+            if not other.is_dir():
+                raise BadInput(f"--merge: {other}: there is no such folder")
+        for old in (out / "cells").glob("?" * 12):
+            if old != self._folder:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def get(self, part: Part, cell: Any) -> list[Any] | None:
+        """The records of a cell; None: it has not run, or its file cannot be read."""
+        for folder in self._read:
+            try:
+                kept = json.loads(read_text(folder / _name(part, cell)))
+                return [_adapter(_kinds(part)[kind]).validate_python(values) for kind, values in kept["records"]]
+            except (OSError, ValueError, LookupError, TypeError):
+                continue
+        return None
+
+    def put(self, part: Part, cell: Any, records: Rows) -> None:
+        """Keep the records of a cell that has run, whole or not at all."""
+        kinds = _kinds(part)
+        data = [(kinds.index(type(one)), dataclasses.asdict(one)) for one in records]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_text(self._folder / _name(part, cell), json.dumps({"cell": repr(cell), "records": data}) + "\n")
 
 
-def title(figure: Figure, text: str) -> None:
-    """The title of a figure, in as many lines as it takes."""
-    figure.suptitle("\n".join(textwrap.wrap(text, int(CHARACTERS_PER_INCH * figure.get_figwidth()))), fontsize=SIZE)
+def _name(part: Part, cell: Any) -> str:
+    return f"{part.name}-{hashlib.sha256(repr(cell).encode()).hexdigest()[:24]}.json"
 
 
-# Figures by matplotlib: PNG for reading, SVG for papers. The same figures give the same files.
+def _kinds(part: Part) -> list[type]:
+    return [part.row, *part.also.values()]
 
 
-DPI: Final = 130
-SETTINGS: Final[Any] = {
-    "svg.hashsalt": "p4reduce",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-}
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-def save_all(figures: Iterable[tuple[str, Figure | None]], folder: Path) -> dict[str, Path]:
-    """Write ``<name>.png`` and ``<name>.svg`` of each figure that there is into a folder, made if it is not there.
-
-    ``figures`` are drawn one by one, with the settings of all. Returns the PNG files by name.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = {}
-    with mpl.rc_context(SETTINGS):
-        for name, figure in figures:
-            if figure is not None:
-                drawn[name] = folder / f"{name}.png"
-                figure.savefig(drawn[name], dpi=DPI, metadata={"Software": None})
-                figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
-    return drawn
+# Running.
 
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+@dataclass(frozen=True)
+class Work:
+    """How a study is run.
 
-_CONNECT_S = "10s"
-_YOUNG = 200_000
-"""objects after which Python looks for cycles among them"""
-
-
-def in_parallel(
-    work: Callable[[Item], Result],
-    items: Sequence[Item],
-    *,
-    jobs: int = 1,
-    dask: str | None = None,
-    progress: Progress | None = None,
-    label: str = "",
-) -> list[Result]:
-    """``[work(item) for item in items]``, in this order, with progress as pieces finish.
-
-    Parameters
+    Attributes
     ----------
-    work, items : function and its arguments
-        Both must be picklable; the function is found by its name, so other machines need the same package.
-    jobs : int
-        Processes on this machine, -1: one for each core.
-    dask : str or None
-        Address of a Dask scheduler ('tcp://host:8786'): its workers do the work, ``jobs`` does not matter.
-    progress, label : function and str
-        Told (label, done, total) as pieces finish.
+    jobs, dask : int and str or None
+        As for :func:`~studies.parallel.in_parallel`.
+    parts : sequence of str
+        Only these; none named: all.
+    out : Path or None
+        Folder of results, in which cells are kept; None: they are not.
+    merged : sequence of Path
+        Folders of results whose cells count, too.
+    shard : tuple of int
+        (1, 3): every third cell, from the first one.
+    progress : function or None
+        Told as cells finish.
     """
-    results: dict[int, Result] = {}
-    master = None if dask else os.getpid()
-    numbered = [joblib.delayed(_numbered)(work, number, item, master) for number, item in enumerate(items)]
-    with _backend(dask), warnings.catch_warnings():
-        # joblib starts a process anew when its memory has grown, between two pieces: nothing is lost.
-        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
-        # A worker of Dask takes one piece at a time; its cores are its own business.
-        parallel = joblib.Parallel(
-            n_jobs=-1 if dask else jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="all"
-        )
-        for done, (number, result) in enumerate(parallel(numbered), 1):
-            results[number] = result
-            if progress is not None:
-                progress(label, done, len(items))
-    return [results[number] for number in range(len(items))]
+
+    jobs: int = 1
+    dask: str | None = None
+    parts: Sequence[str] = ()
+    out: Path | None = None
+    merged: Sequence[Path] = ()
+    shard: tuple[int, int] = (1, 1)
+    progress: Progress | None = None
 
 
-def _numbered(work: Callable[[Item], Result], number: int, item: Item, master: int | None = None) -> tuple[int, Result]:
-    """``master``: the process that this one must not outlive."""
-    if master is not None and master != os.getpid():
-        end_with(master)
-    return number, work(item)
+HERE: Final = Work()
+"""in this process, and nothing is kept"""
 
 
-@contextmanager
-def rarely_collecting() -> Iterator[None]:
-    """While a piece is worked on: table entries by the hundred thousand hold no cycles worth looking for.
+def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
+    """Run the cells of a study; those that are kept are not run again.
 
-    At its end memory goes back to the system, or joblib takes what the allocator keeps for a leak.
+    Returns
+    -------
+    dict
+        Records by part, and others by the name of their file, in the order of the cells.
     """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(_YOUNG, 50, 100)
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)
-        gc.collect()
-        with suppress(AttributeError, OSError):  # only in glibc
-            ctypes.CDLL(None).malloc_trim(0)
+    parts = study.chosen(work.parts)
+    every = [(part, cell) for part in parts for cell in part.cells(settings)]
+    place, count = work.shard
+    cells = every[place - 1 :: count]
+    kept = KeptCells(work.out, work.merged) if work.out is not None else None
+    found: dict[int, Rows] = {}
+    for number, (part, cell) in enumerate(cells):
+        if kept is not None and (known := kept.get(part, cell)) is not None:
+            found[number] = known
+    waiting = [number for number in range(len(cells)) if number not in found]
+    waiting.sort(key=lambda number: -cells[number][0].cost(cells[number][1]))
+
+    def done(turn: int, records: Rows) -> None:
+        found[waiting[turn]] = records
+        if kept is not None:
+            kept.put(*cells[waiting[turn]], records)
+
+    todo = [(part.run, cell) for part, cell in (cells[number] for number in waiting)]
+    in_parallel(_run, todo, done, jobs=work.jobs, dask=work.dask, progress=work.progress, label="cells")
+    records: dict[str, list[Any]] = {name: [] for part in parts for name in (part.name, *part.also)}
+    for number, (part, _) in enumerate(cells):
+        names = [part.name, *part.also]
+        for one in found[number]:
+            records[names[_kinds(part).index(type(one))]].append(one)
+    return records
 
 
-@contextmanager
-def _backend(dask: str | None) -> Iterator[None]:
-    if dask is None:
-        yield
-        return
-    try:
-        from distributed import Client  # noqa: PLC0415  (an optional extra)
-    except ImportError:
-        raise ClusterError("--dask needs the package 'distributed': pip install 'p4reduce[dask]'") from None
-    connect: Any = Client
-    try:
-        client = connect(dask, timeout=_CONNECT_S)
-    except (OSError, ValueError) as error:
-        raise ClusterError(f"--dask {dask}: no scheduler answers: {error}") from None
-    try:
-        if not client.scheduler_info()["workers"]:
-            raise ClusterError(f"--dask {dask}: the scheduler has no workers; start some with 'dask worker {dask}'")
-        with joblib.parallel_config("dask"):
-            yield
-    finally:
-        client.close()
+def run_study(study: Study, settings: Any, work: Work = HERE) -> StudyResult:
+    """Run a study; the same settings give the same result on every machine, however it is spread."""
+    records = run_cells(study, settings, work)
+    points = {part.name: part.points(records[part.name]) for part in study.chosen(work.parts) if part.by}
+    origin = provenance(bundled(getattr(settings, "lanes", _LANES)), settings.seeds[0])
+    return StudyResult(study, settings, origin, records, points)
+
+
+def _run(item: tuple[Callable[[Any], Iterable[Any]], Any]) -> list[Any]:
+    run, cell = item
+    with rarely_collecting():
+        return list(run(cell))
+
+
+def by_seed(combine: Callable[..., float], *values: Mapping[int | None, float]) -> dict[int | None, float]:
+    """Values of the same seeds, combined; nothing where one of them was not measured."""
+    common = [seed for seed in values[0] if all(seed in one for one in values)] if values else []
+    return {seed: combine(*(one[seed] for one in values)) for seed in common}
+
+
+def by_field(rows: Iterable[Any], *names: str) -> Iterator[tuple[tuple[Any, ...], list[Any]]]:
+    """Rows that have these fields in common, in their order."""
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        groups.setdefault(tuple(getattr(row, name) for name in names), []).append(row)
+    yield from groups.items()

@@ -1,39 +1,205 @@
-"""report.html of the study of turns over an optical cross-connect: one page, nothing from outside."""
+"""What a study leaves behind, and its command: tables, figures, one page, flags and exit codes."""
 
 import argparse
 import base64
+import csv
+import dataclasses
 import inspect
+import json
 import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, get_type_hints
 
+from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import EXIT_BAD_INPUT, EXIT_INTERRUPTED, exit_code
-from p4reduce.base.output import Output, Report, progress_bar
+from p4reduce.base.output import Output, progress_bar
 from p4reduce.base.signals import handling, raise_exit_in_time
+from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.group.errors import ClusterError
-from p4reduce.views.report.curves import DRAWINGS, PAGE, PALETTE, Markup, bars, element, join, void
-from p4reduce.views.report.curves import Bar as DrawnBar
+from p4reduce.views.report.curves import DRAWINGS, PAGE, PALETTE, Markup, element, join, void
 from p4switch.base.files import write_text
-from studies.frame import Claim
-from studies.placement.experiment import PlacementResult
-from studies.placement.forecasts import forecast_points, inference_points
-from studies.placement.knobs import knob_points
-from studies.placement.learned import learn_points
-from studies.placement.telemetry import telemetry_points
-from studies.priorities.study import StudyResult
-from studies.priorities.units import Point
-from studies.tdm.figures import SAYS, TdmResult
-from studies.tdm.planning import Bar
+from studies.charts import save_all
+from studies.frame import Part, Point, Study, StudyResult, Table, Verdict, Work, columns_of, run_cells, run_study
 
-# What the scripts of the studies have in common: flags, errors, Ctrl-C, what is said at the end, the exit code.
+# Tables: of points and of verdicts, from their columns.
 
 
-# Flags of experiments' scripts, one for each field of their settings.
+def points_table(part: Part, points: Sequence[Point], *, brief: bool = False) -> Table:
+    """The points of a part as text; ``brief``: without columns in which all are the same, or have nothing.
+
+    Means of several seeds have half of their 95 % confidence interval behind them.
+    """
+    names = [name for name in part.columns if not brief or not part.brief or name in part.brief]
+    if brief:
+        names = [name for name in names if name not in part.by or len({repr(one.key[name]) for one in points}) > 1]
+    rows = [[_cell(part, point, name) for name in names] for point in points]
+    kept = [place for place in range(len(names)) if not brief or any(row[place] != "-" for row in rows)]
+    headings = [part.columns[name].heading for name in names]
+    return (
+        part.says,
+        [*(headings[place] for place in kept), "seeds"],
+        [[*(row[place] for place in kept), str(point.seeds)] for row, point in zip(rows, points, strict=True)],
+    )
+
+
+def _cell(part: Part, point: Point, name: str) -> str:
+    shown = part.columns[name]
+    estimate = None if name in point.key else point.estimate(name)
+    if estimate is None or estimate.high is None:
+        return shown.text(point[name])
+    return f"{shown.text(estimate.value)} ± {shown.text(estimate.high - estimate.value)}"
+
+
+def bars_table(verdicts: Iterable[Verdict]) -> Table:
+    """What must hold, beside what was measured."""
+    return "Bars", [one.heading for one in columns_of(Verdict).values()], [one.cells() for one in verdicts]
+
+
+def rows_table(text: str, rows: Sequence[Any]) -> Table:
+    """Records of one kind as a table of their columns."""
+    shown = columns_of(type(rows[0])) if rows else {}
+    cells = [[one.text(getattr(row, name)) for name, one in shown.items()] for row in rows]
+    return text, [one.heading for one in shown.values()], cells
+
+
+# Rows and points as CSV (RFC 4180).
+
+
+def write_rows(path: Path, record: type[Any], rows: Iterable[Any]) -> Path:
+    """Write dataclasses of one kind, a line each under the names of their fields; None is an empty cell."""
+    names = [one.name for one in dataclasses.fields(record)]
+    return _write(path, names, ([getattr(row, name) for name in names] for row in rows))
+
+
+def write_points(path: Path, points: Sequence[Point]) -> Path:
+    """Write points with the ends of their intervals."""
+    data = [point.as_data() for point in points]
+    return _write(path, list(data[0]), (list(one.values()) for one in data))
+
+
+def _write(path: Path, names: Sequence[str], lines: Iterable[Sequence[Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\r\n")
+        writer.writerow(names)
+        writer.writerows(["" if cell is None else cell for cell in line] for line in lines)
+    return path
+
+
+# The page: nothing from outside.
+
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+IMAGE_STYLE: Final = (
+    "img{max-width:100%;height:auto;background:#fff;border-radius:6px}"
+    "@media(prefers-color-scheme:dark){img{filter:invert(.93) hue-rotate(180deg)}}"  # dark paper, the same hues
+)
+INTERVALS: Final = (
+    "± and intervals: 95 % confidence of a mean over seeds (Student's t). A bar holds where its whole interval keeps "
+    "to the limit, on seeds that the study was not developed on."
+)
+
+
+def page_of(result: StudyResult, figures: Mapping[str, Path], files: Mapping[str, str]) -> str:
+    """The page as text. The same result and figures give the same bytes."""
+    study = result.study
+    head = element(
+        "head",
+        void("meta", charset="utf-8"),
+        void("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", study.title),
+        element("style", Markup(PALETTE + DRAWINGS + PAGE + IMAGE_STYLE)),
+    )
+    says = {chart.name: chart.says for chart in study.charts}
+    tables = [bars_table(result.verdicts)] if result.verdicts else []
+    tables += study.tables(result)
+    parts = [part for part in study.parts if result.points.get(part.name)]
+    shown = [
+        element("h1", study.title),
+        element("p", f"{study.lead(result)} {INTERVALS}".strip(), class_="soft"),
+        *(piece for one in tables for piece in _markup(one)),
+        *(element("div", Markup(text), class_="card") for name, text in files.items() if name.endswith(".svg")),
+        *(piece for name, path in figures.items() for piece in _figure(says[name], path)),
+        *(piece for part in parts for piece in _markup(points_table(part, result.points[part.name]))),
+        *_markup(("Where the figures come from", ("what", "value"), _origin(result)), plain=True),
+    ]
+    return "<!doctype html>\n" + element("html", head, element("body", element("main", *shown)), lang="en") + "\n"
+
+
+def _origin(result: StudyResult) -> list[tuple[str, str]]:
+    return [*result.provenance.items(), *((name, str(value)) for name, value in vars(result.settings).items())]
+
+
+def _figure(text: str, path: Path) -> list[Markup]:
+    data = base64.b64encode(path.read_bytes()).decode()
+    image = void("img", src=f"data:image/png;base64,{data}", alt=text)
+    return [element("h2", text), element("div", image, class_="card")]
+
+
+def _markup(table: Table, *, plain: bool = False) -> list[Markup]:
+    text, columns, rows = table
+    head = element("tr", *(element("th", column, scope="col") for column in columns))
+    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
+    made = element("table", element("thead", head), element("tbody", join(body)), class_="plain" if plain else None)
+    return [element("h2", text), element("div", made, class_="scroll")]
+
+
+def write_study(result: StudyResult, folder: Path) -> list[Path]:
+    """Write tables as CSV, result.json, figures/ and report.html; the files, without figures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for part in result.study.parts:
+        kinds = {part.name: part.row, **part.also}
+        written += [
+            write_rows(folder / f"{name}.csv", record, result.records[name])
+            for name, record in kinds.items()
+            if result.records.get(name)
+        ]
+        if points := result.points.get(part.name):
+            written.append(write_points(folder / f"{part.name}-points.csv", points))
+    data = json.dumps(result.as_data(), indent=1, sort_keys=True, default=str)
+    written.append(write_text(folder / "result.json", data + "\n"))
+    more = result.study.files(result)
+    written += [write_text(folder / name, text) for name, text in more.items()]
+    figures = save_all(((one.name, one.draw(result)) for one in result.study.charts), folder / "figures")
+    written.append(write_text(folder / "report.html", page_of(result, figures, more)))
+    return written
+
+
+def show_study(result: StudyResult, output: Output) -> None:
+    """Points, other tables, and at the end the bars."""
+    for part in result.study.parts:
+        if points := result.points.get(part.name):
+            text, columns, rows = points_table(part, points, brief=True)
+            output.table(columns, rows, title=text)
+    for text, columns, rows in result.study.tables(result):
+        output.table(columns, rows, title=text)
+    if result.verdicts:
+        _, columns, rows = bars_table(result.verdicts)
+        output.table(columns, rows, title="Bars")
+    if not all(one.decided for one in result.verdicts):
+        seeds = result.study.held_out
+        output.note(
+            "(in brackets): undecided, since it is of one seed, or of seeds that the study was developed on (dev); "
+            f"--seeds held-out ({seeds[0]}..{seeds[-1]}) decides"
+        )
+
+
+# Flags: one for each field of the settings.
+
+
+_SCALARS: Final = (int, float, str)
+_READERS: Final[dict[Any, tuple[Callable[[str, str], Any], str, str]]] = {
+    tuple[int, ...]: (integers, "3,6,9 or 0..4", ""),
+    tuple[float, ...]: (floats, "0,0.5", ""),
+    tuple[str, ...]: (texts, "A,B", ""),
+}
+"""How a list is read, by the type of its field; 'none': nothing."""
 
 
 def flag(name: str) -> str:
@@ -50,472 +216,106 @@ def descriptions(settings: type) -> dict[str, str]:
     return found
 
 
-Result = TypeVar("Result")
-OpenBar = Callable[[str], Report]
-
-
-@dataclass(frozen=True)
-class Told:
-    """What is left of a study."""
-
-    written: Sequence[Path]
-    claims: Sequence[Claim]
-    """what must hold: the exit code is 1 when something does not"""
-    data: Any
-    """for ``--json``"""
-    figures: int = 0
-
-
-def study_parser(name: str, description: str | None) -> argparse.ArgumentParser:
-    """A parser with the flags of every study; ``name``: also the folder below out/."""
-    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--quick", action="store_true", help="begin with the sample's parameters")
-    made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
-    made.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
-    made.add_argument("--out", type=Path, default=Path(f"out/{name}"), help="folder for the results")
-    made.add_argument("--json", action="store_true", help="print the result as JSON")
+def parser(study: Study) -> argparse.ArgumentParser:
+    """Every field of the settings that a text can give as a flag, and the flags of every study."""
+    parts = "\n".join(f"  {part.name:<16} {part.says}" for part in study.parts)
+    made = argparse.ArgumentParser(
+        prog=f"python -m studies {study.name}",
+        description=f"{study.says}\n\nparts:\n{parts}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    ran = made.add_argument_group("how it is run")
+    ran.add_argument("--quick", action="store_true", help="a sample: begin with its parameters")
+    ran.add_argument("--parts", metavar="A,B", help="only these parts")
+    ran.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
+    ran.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
+    ran.add_argument("--out", type=Path, help=f"folder of the results, default out/{study.name}; cells that have run "
+                     "are kept there, and a study that was stopped goes on")  # fmt: skip
+    ran.add_argument("--shard", metavar="I/N", help="run only every Nth cell, from the Ith one, and write no tables")
+    ran.add_argument("--merge", metavar="DIR,..", help="folders of shards, whose cells are not run again")
+    ran.add_argument("--json", action="store_true", help="print the result as JSON")
+    own = made.add_argument_group("parameters", "What is absent is as in the whole study; with --quick, in the sample.")
+    told, readers = descriptions(study.settings), {**_READERS, **study.readers}
+    for name, kind in get_type_hints(study.settings).items():
+        if name == "seeds":
+            first, last = study.developed, study.held_out
+            own.add_argument("--seeds", metavar="0..4", help=f"{told[name]} developed: those that the study was "
+                             f"developed on, {first[0]}..{first[-1]}; held-out: those that decide bars, {last[0]}.."
+                             f"{last[-1]} (the whole study has these)")  # fmt: skip
+        elif kind in _SCALARS:
+            own.add_argument(flag(name), type=kind, help=told[name])
+        elif kind in readers:
+            _, form, more = readers[kind]
+            own.add_argument(flag(name), metavar=form, help=" ".join([told[name], more.replace("%", "%%")]).strip())
     return made
 
 
-def study_main(
-    name: str,
-    given: argparse.Namespace,
-    measure: Callable[[argparse.Namespace, OpenBar], Result],
-    tell: Callable[[argparse.Namespace, Result, Output], Told],
-) -> int:
-    """Measure, then write and show it.
+def settings_of(study: Study, given: argparse.Namespace) -> Any:
+    """The settings that the flags ask for. Raises ``BadInput`` and ``ClusterError``, which name the flag or field."""
+    changes: dict[str, Any] = {}
+    readers = {**_READERS, **study.readers}
+    for name, kind in get_type_hints(study.settings).items():
+        value = getattr(given, name, None)
+        if value is None:
+            continue
+        if name == "seeds" and value in ("developed", "held-out"):
+            value = tuple(study.developed if value == "developed" else study.held_out)
+        elif kind not in _SCALARS:
+            value = () if value == "none" else tuple(readers[kind][0](value, flag(name)))
+        changes[name] = value
+    return replace(study.quick if given.quick else study.settings(), **changes)
 
-    Parameters
-    ----------
-    name : str
-        Before every error.
-    given : argparse.Namespace
-        The flags.
-    measure : function
-        Gets the flags and what opens a progress bar. A wrong flag is an error of its own, before anything runs.
-    tell : function
-        Writes files, shows tables.
+
+def _shard(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 1, 1
+    place, slash, count = text.partition("/")
+    if not (slash and place.isdecimal() and count.isdecimal() and 1 <= int(place) <= int(count)):
+        raise BadInput(f"--shard: {text!r} is not I/N with I from 1 to N, such as 1/4")
+    return int(place), int(count)
+
+
+def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
+    """Run a study, write and show it.
 
     Returns
     -------
     int
-        0; 1 when something that must hold does not; 2 for bad input, or machines that do not answer; 130 at Ctrl-C.
+        0; 1 when a bar does not hold; 2 for bad input, or machines that do not answer; 130 at Ctrl-C.
     """
-    output = Output(as_json=given.json)
-    began = time.monotonic()
+    given = parser(study).parse_args(arguments)
+    output, began = Output(as_json=given.json), time.monotonic()
+    out = given.out or Path("out") / (f"{study.name}-quick" if given.quick else study.name)
     try:
         ends = handling(raise_exit_in_time, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
         with ends, progress_bar(output) as open_bar:
-            result = measure(given, open_bar)
+            settings = settings_of(study, given)
+            work = Work(
+                given.jobs,
+                given.dask,
+                texts(given.parts, "--parts") if given.parts else (),
+                out,
+                [Path(one) for one in texts(given.merge, "--merge")] if given.merge else (),
+                _shard(given.shard),
+                open_bar(study.name),
+            )
+            if work.shard[1] > 1:
+                run_cells(study, settings, work)
+                output.note(f"shard {given.shard} has run; its cells are below {out}, for --merge")
+                return 0
+            result = run_study(study, settings, work)
     except KeyboardInterrupt:
-        print(f"{name}: stopped", file=sys.stderr)
+        print(f"{study.name}: stopped; the same command goes on", file=sys.stderr)
         return EXIT_INTERRUPTED
     except Exception as error:
         code = EXIT_BAD_INPUT if isinstance(error, ClusterError) else exit_code(error)
         if code is None:
             raise
-        print(f"{name}: {error}", file=sys.stderr)
+        print(f"{study.name}: {error}", file=sys.stderr)
         return code
-    told = tell(given, result, output)
-    output.data(told.data)
-    drawn = f" and {told.figures} figures" if told.figures else ""
-    output.note(f"wrote {', '.join(str(path) for path in told.written)}{drawn}")
+    written = write_study(result, out)
+    show_study(result, output)
+    output.data(result.as_data())
+    output.note(f"wrote {', '.join(path.name for path in written)} and figures/ to {out}")
     output.note(f"{time.monotonic() - began:.0f} s")
-    return 0 if all(claim.holds for claim in told.claims) else 1
-
-
-def show_claims(claims: Sequence[Claim], output: Output) -> None:
-    """A line for each."""
-    for claim in claims:
-        output.note(f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.text}: {claim.measured}")
-
-
-# What pages of experiments have in common: the frame of a page, tables, figures, claims.
-
-
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-IMAGE_STYLE: Final = (
-    "img{max-width:100%;height:auto;background:#fff;border-radius:6px}"
-    "@media(prefers-color-scheme:dark){img{filter:invert(.93) hue-rotate(180deg)}}"  # dark paper, the same hues
-)
-
-
-def page_of(title: str, *parts: Markup) -> str:
-    """A page as text, which needs nothing from outside. The same parts give the same bytes."""
-    head = element(
-        "head",
-        void("meta", charset="utf-8"),
-        void("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", title),
-        element("style", Markup(PALETTE + DRAWINGS + PAGE + IMAGE_STYLE)),
-    )
-    body = element("main", element("h1", title), *parts)
-    return "<!doctype html>\n" + element("html", head, element("body", body), lang="en") + "\n"
-
-
-def claims_table(claims: Iterable[Claim]) -> Markup:
-    """What must hold, what was measured, and whether it does."""
-    rows = [(claim.text, claim.measured, "yes" if claim.holds else "NO") for claim in claims]
-    return table(("claim", "measured", "holds"), rows, plain=True)
-
-
-def figures_of(figures: Mapping[str, Path], says: Mapping[str, str]) -> list[Markup]:
-    """PNG files by name, each under what is said of it."""
-    parts = []
-    for name, path in figures.items():
-        data = base64.b64encode(path.read_bytes()).decode()
-        text = says.get(name, name)
-        parts += [
-            element("h2", text),
-            element("div", void("img", src=f"data:image/png;base64,{data}", alt=text), class_="card"),
-        ]
-    return parts
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, plain: bool = False) -> Markup:
-    """A table with a heading row; ``plain``: of texts, set flush left."""
-    head = element("tr", *(element("th", column, scope="col") for column in columns))
-    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
-    made = element("table", element("thead", head), element("tbody", join(body)), class_="plain" if plain else None)
-    return element("div", made, class_="scroll")
-
-
-# report.html of the placement experiment: one page, nothing from outside.
-
-
-FIGURES: Final = {
-    "policies": "Mean JCT of every policy over that of packed",
-    "knobs": "Accuracy by bytes",
-    "forecasts": "Errors of forecasts",
-    "traces": "Readings and forecasts",
-    "inference": "Inference beside training",
-    "telemetry": "What reading counters or being told costs, and what tasks gain",
-    "learning": "A policy that learns",
-}
-PLACEMENT_TITLE: Final = "Network-aware placement: completion times in a flow model held to packets"
-CLAIM_COLUMNS: Final = ("bar", "found", "holds")
-POINT_COLUMNS: Final = (
-    "scenario", "load", "policy", "order", "back-filling", "mean JCT, s", "wait, s", "makespan, s", "slowdown",
-    "in time", "racks",
-)  # fmt: skip
-KNOB_COLUMNS: Final = (
-    "data", "knob", "accuracy, %", "bytes", "busiest link", "time", "gradients a round", "seeds",
-)  # fmt: skip
-FORECAST_COLUMNS: Final = ("load", "method", "NRMSE", "least", "most", "seeds")
-INFERENCE_COLUMNS: Final = (
-    "servers", "requests/s a client", "queue", "p50, us", "p99, us", "p99 without training, us", "ratio", "worst seed",
-    "training",
-)  # fmt: skip
-LEARN_COLUMNS: Final = ("cluster", "policy", "mean JCT, s", "best training", "worst training", "trainings", "seeds")
-TELEMETRY_COLUMNS: Final = (
-    "bursts, s", "known by", "every, s", "threshold", "P4Runtime, B/s", "core, %", "links told/s", "age, s",
-    "mean JCT, ms", "over oracle", "worst seed",
-)  # fmt: skip
-CALIBRATION_COLUMNS: Final = ("point", "packets, us", "model, us", "error, %")
-
-
-def claim_rows(claims: Sequence[Claim]) -> list[tuple[str, ...]]:
-    """In the order of ``CLAIM_COLUMNS``."""
-    return [(claim.text, claim.measured, "yes" if claim.holds else "no") for claim in claims]
-
-
-def point_rows(result: PlacementResult) -> list[tuple[str, ...]]:
-    """In the order of ``POINT_COLUMNS``."""
-    return [
-        (
-            point.scenario,
-            f"{point.load:g}",
-            point.policy,
-            point.order,
-            "yes" if point.backfill else "no",
-            f"{point.jct_s:.0f} ± {point.deviation_s:.0f}",
-            f"{point.wait_s:.0f}",
-            f"{point.makespan_s:.0f}",
-            f"{point.slowdown:.2f}",
-            f"{100 * point.in_time:.1f} %",
-            f"{point.racks:.2f}",
-        )
-        for point in result.points
-    ]
-
-
-def calibration_rows(result: PlacementResult) -> list[tuple[str, ...]]:
-    """In the order of ``CALIBRATION_COLUMNS``."""
-    return [
-        (
-            one.name,
-            ", ".join(f"{1e6 * value:.1f}" for value in one.packets_s),
-            ", ".join(f"{1e6 * value:.1f}" for value in one.model_s),
-            ", ".join(f"{100 * value:+.1f}" for value in one.errors),
-        )
-        for one in result.calibrated
-    ]
-
-
-def knob_rows(result: PlacementResult) -> list[tuple[str, ...]]:
-    """In the order of ``KNOB_COLUMNS``; bytes and time over those of float32."""
-    return [
-        (
-            point.data,
-            point.knob,
-            f"{100 * point.accuracy:.2f} ± {100 * point.deviation:.2f}",
-            f"{point.bytes:.3f}",
-            f"{point.busiest:.3f}",
-            f"{point.time:.3f}",
-            f"{point.gradients:.2f}",
-            str(point.seeds),
-        )
-        for point in knob_points(result.knobs)
-    ]
-
-
-def forecast_rows(result: PlacementResult) -> list[tuple[str, ...]]:
-    """In the order of ``FORECAST_COLUMNS``."""
-    return [
-        (point.load, point.method, *(f"{x:.2f}" for x in (point.nrmse, point.least, point.most)), str(point.seeds))
-        for point in forecast_points(result.forecasts)
-    ]
-
-
-def inference_rows(result: PlacementResult) -> list[tuple[str, ...]]:
-    """In the order of ``INFERENCE_COLUMNS``."""
-    return [
-        (
-            point.place,
-            f"{point.rate_hz:g}",
-            "by DSCP" if point.classes else "one for all",
-            *(f"{value:.1f}" for value in (point.p50_us, point.p99_us, point.unloaded_p99_us)),
-            *(f"{value:.3f}" for value in (point.ratio, point.worst, point.training)),
-        )
-        for point in inference_points(result.inference)
-    ]
-
-
-def telemetry_rows(result: PlacementResult) -> list[tuple[str, ...]]:
-    """In the order of ``TELEMETRY_COLUMNS``; '-' where nothing is read, or not all readings are made."""
-    return [
-        (
-            f"{point.burst_s:g}",
-            point.knows,
-            *(
-                (
-                    f"{point.interval_s:g}",
-                    f"{point.threshold:g}",
-                    f"{point.bytes_per_s:.0f}",
-                    f"{100 * point.core:.1f}",
-                    f"{point.told_per_s:.2f}" if point.told_per_s else "-",
-                    f"{point.age_s:.3g}",
-                )
-                if point.knows in ("counters", "digests")
-                else ("-",) * 6
-            ),
-            f"{1e3 * point.jct_s:.1f}",
-            f"{point.ratio:.4f}",
-            f"{point.worst:.4f}",
-        )
-        for point in telemetry_points(result.telemetry)
-    ]
-
-
-def learn_rows(result: PlacementResult) -> list[tuple[str, ...]]:
-    """In the order of ``LEARN_COLUMNS``."""
-    return [
-        (
-            point.scenario,
-            point.policy,
-            *(f"{value:.0f}" for value in (point.jct_s, point.best_s, point.worst_s)),
-            str(point.trainings),
-            str(point.seeds),
-        )
-        for point in learn_points(result.learned)
-    ]
-
-
-def tables(result: PlacementResult, claims: Sequence[Claim]) -> list[tuple[str, Sequence[str], list[tuple[str, ...]]]]:
-    """Title, columns and rows of everything that was run."""
-    found = [
-        ("Bars", CLAIM_COLUMNS, claim_rows(claims)),
-        ("Flow model against packets", CALIBRATION_COLUMNS, calibration_rows(result)),
-        ("Sending less: accuracy beside bytes", KNOB_COLUMNS, knob_rows(result)),
-        ("Forecasts of links' loads", FORECAST_COLUMNS, forecast_rows(result)),
-        ("Inference beside training", INFERENCE_COLUMNS, inference_rows(result)),
-        ("Telemetry: its price, and what it is worth", TELEMETRY_COLUMNS, telemetry_rows(result)),
-        ("A learned policy on seeds and clusters that it has not seen", LEARN_COLUMNS, learn_rows(result)),
-        ("All points", POINT_COLUMNS, point_rows(result)),
-    ]
-    return [(title, columns, rows) for title, columns, rows in found if rows]
-
-
-def write_placement_report(
-    path: Path, result: PlacementResult, claims: Sequence[Claim], figures: Mapping[str, Path]
-) -> Path:
-    """Write the page; ``figures`` are PNG files by name. Returns ``path``."""
-    load = result.settings.loads[0]
-    own = [point for point in result.points if (point.load, point.order, point.backfill) == (load, "fifo", True)]
-    charts = []
-    for name in dict.fromkeys(point.scenario for point in own):
-        rows = [DrawnBar(point.policy, point.jct_s, f"{point.jct_s:.0f} s") for point in own if point.scenario == name]
-        charts.append(element("figure", bars(name, rows), element("figcaption", f"{name}: mean JCT, load {load:g}")))
-    rest = [one for one in tables(result, claims) if one[1] is not CLAIM_COLUMNS]
-    page = page_of(
-        PLACEMENT_TITLE,
-        element("h2", "Bars"),
-        claims_table(claims),
-        *figures_of(figures, FIGURES),
-        *(part for title, columns, rows in rest for part in (element("h2", title), table(columns, rows))),
-        *([element("h2", "Policies")] if charts else []),
-        *charts,
-    )
-    write_text(path, page)
-    return path
-
-
-# report.html of the study of priorities: one page with its figures inside, nothing from outside.
-
-
-PRIORITIES_TITLE: Final = "Application-aware priorities: jobs that share links, on packets"
-PRIORITIES_SAYS: Final = {
-    "load": "Time over time alone by load: in lock-step without an order, interleaved by any distinct one.",
-    "interleaving": "Two identical jobs, round by round.",
-    "sizes": "Unequal jobs: which order decides, and predicted sizes are enough.",
-    "prediction": "Predictions from counters, and what their delay does.",
-    "queues": "How many queues an order needs.",
-    "resends": "Frames sent again, by class.",
-    "fairness": "Who starves.",
-    "layers": "Layers of known models, overlapped with computing: urgent ones first.",
-    "learning": "Staleness and accuracy against time.",
-    "stale": "Stale-synchronous parameter server with a straggler: the oldest batch first.",
-}
-COLUMNS: Final = (
-    "part",
-    "policy",
-    "told by",
-    "sizes",
-    "phi",
-    "jitter",
-    "latency",
-    "queues",
-    "rotated",
-    "seeds",
-    "time / alone",
-    "seeds from - to",
-    "worst job",
-    "without learning",
-    "Jain",
-    "sent again",
-    "writes",
-    "median error",
-    "in time",
-)
-
-
-def write_priorities_report(path: Path, result: StudyResult, figures: Mapping[str, Path]) -> Path:
-    """Write the page; ``figures`` are PNG files by name. Returns ``path``."""
-    path.write_text(priorities_page(result, figures), "utf-8")
-    return path
-
-
-def priorities_page(result: StudyResult, figures: Mapping[str, Path]) -> str:
-    """The page as text. The same result and figures give the same bytes."""
-    settings = result.settings
-    lead = (
-        f"{settings.rounds} rounds in each of {len(settings.seeds)} seeds; jobs of three workers and a server across "
-        f"two leaves with 40 Gb/s to hosts and one uplink of 10 Gb/s, {settings.elements:,} float32 parameters, "
-        f"computing times with {100 * settings.jitter:g} % jitter. Every time comes from frames through the P4 "
-        "program, in virtual time; classes are entries of its table traffic_class, written over P4Runtime. Time / "
-        "alone: a job's completion time over that of the same job, with the same computing times, when it has the "
-        "network to itself."
-    )
-    return page_of(
-        PRIORITIES_TITLE,
-        element("p", lead, class_="soft"),
-        element("h2", "What must hold"),
-        claims_table(result.claims),
-        *figures_of(figures, PRIORITIES_SAYS),
-        element("h2", "Every point"),
-        table(COLUMNS, [point_cells(point) for point in result.points]),
-        *_provenance(result),
-    )
-
-
-def point_cells(point: Point) -> tuple[str, ...]:
-    """A point as text, in the order of ``COLUMNS``."""
-    return (
-        point.part,
-        point.policy,
-        point.knowledge,
-        point.sizes,
-        f"{point.phi:g}",
-        f"{100 * point.jitter:g} %",
-        point.latency,
-        str(point.queues),
-        str(point.rotate_rounds) if point.rotate_rounds else "never",
-        str(point.seeds),
-        f"{point.mean:.3f}",
-        f"{point.lowest:.3f} - {point.highest:.3f}",
-        f"{point.worst:.3f}",
-        f"{point.steady:.3f}",
-        f"{point.jain:.3f}",
-        f"{100 * point.resend_share:.2f} %",
-        f"{point.writes:.0f}",
-        "-" if point.median_error is None else f"{100 * point.median_error:.2f} %",
-        "-" if point.in_time is None else f"{100 * point.in_time:.1f} %",
-    )
-
-
-def _provenance(result: StudyResult) -> list[Markup]:
-    rows = [*result.provenance.items(), *((name, str(value)) for name, value in vars(result.settings).items())]
-    return [element("h2", "Where the figures come from"), table(("what", "value"), rows, plain=True)]
-
-
-TDM_TITLE: Final = "Taking turns over an optical cross-connect, on packets"
-BAR_COLUMNS: Final = ("bar", "demand", "measured", "met")
-ROW_COLUMNS: Final = (
-    "part", "policy", "jobs", "R", "delta, ms", "seed", "sigma", "c/w", "1/scale", "configurations", "round, ms",
-    "packets / formulas", "flow model, % off", "worst job, %", "reconfigured", "over alone", "worst", "refused",
-)  # fmt: skip
-
-
-def bar_rows(bars: Sequence[Bar]) -> list[tuple[str, str, str, str]]:
-    """In the order of ``BAR_COLUMNS``."""
-    answers = {True: "yes", False: "NO", None: ""}
-    return [(one.text, one.demand, one.measured, answers[one.holds]) for one in bars]
-
-
-def write_tdm_report(path: Path, result: TdmResult, figures: Mapping[str, Path]) -> Path:
-    """Write the page; ``figures`` are PNG files by name. Returns ``path``."""
-    study = result.study
-    rows = [
-        (row.study, row.policy, row.mix, str(row.ports), f"{row.delta_s * 1e3:g}", str(row.seed), f"{row.sigma:g}",
-         f"{row.ratio:g}", f"{row.scale:g}", str(row.configurations), f"{row.round_s * 1e3:.3f}",
-         f"{row.packets_over_model:.4f}" if row.model_s else "-", f"{100 * row.flow_error:+.2f}",
-         f"{100 * row.flow_job_error:.2f}", str(row.reconfigurations), f"{row.relative_mean:.2f}",
-         f"{row.relative_worst:.2f}", row.refused or "-")
-        for row in study.rows
-    ]  # fmt: skip
-    twins = [
-        (one.twin, str(one.flows), "yes" if one.polarized else "no", str(one.seed), f"{one.ratio:.2f}")
-        for one in study.ecmp
-    ]
-    kept = [
-        (one.keep, f"{one.iteration_s * 1e6:.0f}", str(one.dark_lost), str(one.misrouted), str(one.resends))
-        for one in study.kept
-    ]
-    page = page_of(
-        TDM_TITLE,
-        element("h2", "What must hold"),
-        claims_table(result.claims()),
-        element("h2", "Bars"),
-        table(BAR_COLUMNS, bar_rows(result.bars()), plain=True),
-        element("h2", "Circuits, jobs and darkness, as packets had them"),
-        element("div", Markup(study.chart), class_="card"),
-        *figures_of(figures, SAYS),
-        element("h2", "Schedules on packets"),
-        table(ROW_COLUMNS, rows),
-        element("h2", "Electrical twins"),
-        table(("twin", "flows", "polarized", "seed", "C(ECMP) / C(OXC)"), twins),
-        element("h2", "Slots too short"),
-        table(("kept by", "iteration, us", "dark lost", "misrouted", "resends"), kept),
-    )
-    return write_text(path, page)
+    return 1 if any(one.holds is False for one in result.verdicts) else 0

@@ -1,6 +1,6 @@
 """The flow model against packets: the same jobs through the P4 program, and as a fluid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4switch.base.values import PS_PER_S
+from studies.frame import column, percent, record, scaled
 from studies.placement.fluid import iteration_ends
 
 # Iteration times of jobs that share links, by the fluid of :mod:`~studies.placement.fluid`.
@@ -240,6 +241,24 @@ class Across(Background):
         for a, b in zip(*ends, strict=True):
             matrix[a, b] = matrix[b, a] = self.load * rate / len(ends[0]) * length / (length + AROUND)
         return Demands(hosts, matrix)
+
+
+@record
+class CalibrationRow:
+    """A job of a point."""
+
+    point: str = column("point")
+    job: int = column("job")
+    packets_s: float = column("packets, us", scaled(1e6, "{:.1f}"))
+    model_s: float = column("model, us", scaled(1e6, "{:.1f}"))
+    error: float = column("error", percent(1, sign=True))
+
+
+def run_calibration(point: CalibrationPoint) -> Iterator[CalibrationRow]:
+    """Run a point both ways, job by job."""
+    found = calibrate(point)
+    for job, (packets, model, error) in enumerate(zip(found.packets_s, found.model_s, found.errors, strict=True)):
+        yield CalibrationRow(found.name, job, packets, model, error)
 
 
 def calibrate(point: CalibrationPoint) -> Calibrated:

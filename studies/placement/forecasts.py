@@ -3,8 +3,7 @@
 A reading is what the port's counter says that an uplink was busy since the last one.
 """
 
-import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -20,6 +19,7 @@ from p4reduce.network.jobs.asynchronous import Clockwork
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.topologies import Topology, load
 from p4switch.base.values import PS_PER_S
+from studies.frame import column, record
 from studies.placement.calibration import (
     A1,
     A2,
@@ -65,7 +65,7 @@ LOADS: Final = (
 
 
 @dataclass(frozen=True)
-class ForecastUnit:
+class ForecastCell:
     """A load, measured once for all methods."""
 
     load: Load
@@ -73,26 +73,14 @@ class ForecastUnit:
     readings: int
 
 
-@dataclass(frozen=True)
+@record
 class ForecastRow:
-    """Error of a method on readings that it did not learn from: a line of forecasts.csv."""
+    """Error of a method on readings that it did not learn from."""
 
-    load: str
-    method: str
+    load: str = column("load")
+    method: str = column("method")
     seed: int
-    nrmse: float
-
-
-@dataclass(frozen=True)
-class ForecastPoint:
-    """Of all seeds."""
-
-    load: str
-    method: str
-    seeds: int
-    nrmse: float
-    least: float
-    most: float
+    nrmse: float = column("NRMSE", "{:.2f}")
 
 
 @dataclass(frozen=True)
@@ -116,11 +104,11 @@ class Bursts(Across):
         return BackgroundEndpoints(topology, self.demands(topology), options, self.seed)
 
 
-def measure(unit: ForecastUnit) -> Floats:
+def measure(cell: ForecastCell) -> Floats:
     """Share of the time that the first leaf's uplink was busy, reading by reading, float64 (readings,)."""
-    about = unit.load
+    about = cell.load
     frames = max(1, round(about.burst * EVERY_PS / 1e12 / _FRAME_S))
-    others = Bursts("gravity", about.share, unit.seed, burst_frames=frames) if about.share else None
+    others = Bursts("gravity", about.share, cell.seed, burst_frames=frames) if about.share else None
     topology = load(TOPOLOGY)
     hop = (LOADED[0], topology.port(LOADED[0], "spine1"))
     with (
@@ -137,12 +125,12 @@ def measure(unit: ForecastUnit) -> Floats:
             plan = switches.controller.start_job(
                 PlanRequest(one.plan, job=number + 1, workers=one.hosts, server=None, lanes=LANES)
             )
-            runs.append(TrainerRun(clockwork, network.add(plan, NUMBERS), _shifted(one, unit.seed), _ENDLESS))
+            runs.append(TrainerRun(clockwork, network.add(plan, NUMBERS), _shifted(one, cell.seed), _ENDLESS))
         for run in runs:
             run.begin(runs)
-        for number in range(unit.readings):
+        for number in range(cell.readings):
             clockwork.at((number + 1) * EVERY_PS, read)
-        clockwork.run(until=lambda: len(busy) > unit.readings)
+        clockwork.run(until=lambda: len(busy) > cell.readings)
         return np.asarray(np.diff(np.array(busy, np.float64)) / EVERY_PS, np.float64)
 
 
@@ -153,28 +141,18 @@ def _shifted(job: Trainer, seed: int) -> Trainer:
     return Trainer(job.hosts, job.plan, job.elements, compute, job.begin_s + float(random.random()) * compute)
 
 
-def run_forecasts(unit: ForecastUnit) -> tuple[list[ForecastRow], Trace]:
+def run_forecasts(cell: ForecastCell) -> Iterator[ForecastRow | Trace]:
     """All methods on one measured load; they learn from its first half."""
-    series = measure(unit)
-    rows = [ForecastRow(unit.load.name, name, unit.seed, nrmse(name, series, AHEAD)) for name in METHODS]
+    series = measure(cell)
+    for name in METHODS:
+        yield ForecastRow(cell.load.name, name, cell.seed, nrmse(name, series, AHEAD))
     cut = len(series) // 2
     ends = range(max(cut, LAGS), min(len(series) - AHEAD + 1, cut + 150))
     said = []
     for name in METHODS:
         predict = learn(name, series[:cut], AHEAD)
         said.append((name, tuple(predict(series[:end]) for end in ends)))
-    return rows, Trace(unit.load.name, tuple(float(series[end + AHEAD - 1]) for end in ends), tuple(said))
-
-
-def forecast_points(rows: Sequence[ForecastRow]) -> list[ForecastPoint]:
-    """Over seeds, in the order of the rows."""
-    groups: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        groups.setdefault((row.load, row.method), []).append(row.nrmse)
-    return [
-        ForecastPoint(load, method, len(errors), statistics.fmean(errors), min(errors), max(errors))
-        for (load, method), errors in groups.items()
-    ]
+    yield Trace(cell.load.name, tuple(float(series[end + AHEAD - 1]) for end in ends), tuple(said))
 
 
 # Inference beside training, on packets: requests with answers of 16 frames, and jobs that train on the same links.
@@ -197,7 +175,7 @@ _LATEST_PS: Final = 10 * PS_PER_S
 
 
 @dataclass(frozen=True)
-class InferenceUnit:
+class InferenceCell:
     """Requests from one place, at a rate of each client, in a class of their own or in that of all."""
 
     place: str
@@ -207,20 +185,20 @@ class InferenceUnit:
     count: int
 
 
-@dataclass(frozen=True)
+@record
 class InferenceRow:
-    """Latencies from asking to the last frame of the answer: a line of inference.csv."""
+    """Latencies from asking to the last frame of the answer."""
 
-    place: str
-    rate_hz: float
-    classes: bool
+    place: str = column("servers")
+    rate_hz: float = column("requests/s a client", "{:g}")
+    classes: bool = column("a class by DSCP")
     seed: int
-    p50_us: float
-    p99_us: float
+    p50_us: float = column("p50, us", "{:.1f}")
+    p99_us: float = column("p99, us", "{:.1f}")
     unloaded_p50_us: float
-    unloaded_p99_us: float
-    """of the same requests where nobody trains"""
-    training: float
+    unloaded_p99_us: float = column("p99 without training, us", "{:.1f}")
+    """of the same requests where nothing trains"""
+    training: float = column("training", "{:.3f}")
     """iteration of the slower of two jobs over that without requests"""
 
     @property
@@ -229,41 +207,25 @@ class InferenceRow:
         return self.p99_us / self.unloaded_p99_us
 
 
-@dataclass(frozen=True)
-class InferencePoint:
-    """Means of the seeds; ``worst``: the largest ratio of a seed."""
-
-    place: str
-    rate_hz: float
-    classes: bool
-    seeds: int
-    p50_us: float
-    p99_us: float
-    unloaded_p99_us: float
-    ratio: float
-    worst: float
-    training: float
-
-
-def run_inference(unit: InferenceUnit) -> InferenceRow:
+def run_inference(cell: InferenceCell) -> Iterator[InferenceRow]:
     """The same requests alone and beside training. ``ClusterError`` where one has no answer, or a sum is wrong."""
     requests = Requests(
         CLIENTS,
-        PLACES[unit.place],
-        unit.rate_hz,
-        unit.count,
-        dscp=CODE_POINT if unit.classes else 0,
-        priority=CLASS if unit.classes else 0,
-        seed=unit.seed,
+        PLACES[cell.place],
+        cell.rate_hz,
+        cell.count,
+        dscp=CODE_POINT if cell.classes else 0,
+        priority=CLASS if cell.classes else 0,
+        seed=cell.seed,
     )
     alone, _ = _run(requests, ())
     beside, iterations = _run(requests, TRAINING)
     slower = [here / without for here, without in zip(iterations, _without(), strict=True)]
-    return InferenceRow(
-        unit.place,
-        unit.rate_hz,
-        unit.classes,
-        unit.seed,
+    yield InferenceRow(
+        cell.place,
+        cell.rate_hz,
+        cell.classes,
+        cell.seed,
         float(np.percentile(beside, 50)),
         float(np.percentile(beside, 99)),
         float(np.percentile(alone, 50)),
@@ -312,23 +274,3 @@ def _iteration(run: TrainerRun) -> float:
     if len(ends) <= SKIPPED:
         raise ClusterError("inference: requests ended before jobs had a few iterations: ask for more requests")
     return (ends[-1] - ends[SKIPPED - 1]) / (len(ends) - SKIPPED) / PS_PER_S
-
-
-def inference_points(rows: Sequence[InferenceRow]) -> list[InferencePoint]:
-    """Means over seeds, in the order of the rows."""
-    groups: dict[tuple[str, float, bool], list[InferenceRow]] = {}
-    for row in rows:
-        groups.setdefault((row.place, row.rate_hz, row.classes), []).append(row)
-    return [
-        InferencePoint(
-            *key,
-            len(own),
-            statistics.fmean(row.p50_us for row in own),
-            statistics.fmean(row.p99_us for row in own),
-            statistics.fmean(row.unloaded_p99_us for row in own),
-            statistics.fmean(row.ratio for row in own),
-            max(row.ratio for row in own),
-            statistics.fmean(row.training for row in own),
-        )
-        for key, own in groups.items()
-    ]

@@ -1,7 +1,6 @@
 """Every knob on every data set: accuracy, bytes on links, virtual time."""
 
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -16,6 +15,7 @@ from p4reduce.workers.training import digits
 from p4reduce.workers.training.digits import DIGITS_LAYERS, FloatArray, Mlp, Split
 from p4reduce.workers.training.loops import TrainingOptions, TrainingTask, single_threaded_blas
 from p4switch.base.values import PS_PER_S
+from studies.frame import column, percent, record
 
 # Several small whole numbers in one 32-bit lane, such that sums of lanes hold the sums of the numbers.
 
@@ -342,7 +342,7 @@ DATA: Final[Mapping[str, DataSet]] = {
 
 
 @dataclass(frozen=True)
-class KnobUnit:
+class KnobCell:
     """A training."""
 
     data: str
@@ -352,14 +352,14 @@ class KnobUnit:
     """0: as many as the data set has"""
 
 
-@dataclass(frozen=True)
+@record
 class KnobRow:
-    """What came of it: a line of knobs.csv."""
+    """What came of a training."""
 
-    data: str
-    knob: str
+    data: str = column("data")
+    knob: str = column("knob")
     seed: int
-    accuracy: float
+    accuracy: float = column("accuracy", percent(2))
     """share of the test set that the weights at the end recognize"""
     bytes: int
     """of INC frames on all links, what was sent again among them"""
@@ -367,42 +367,27 @@ class KnobRow:
     """of the directed link that carried most"""
     time_s: float
     """virtual, computing included"""
-    gradients: float
+    gradients: float = column("gradients a round", "{:.2f}")
     """that came in a round, on average"""
 
 
-@dataclass(frozen=True)
-class KnobPoint:
-    """Means of the seeds; bytes and time over those of float32 with the same seed."""
-
-    data: str
-    knob: str
-    seeds: int
-    accuracy: float
-    deviation: float
-    bytes: float
-    busiest: float
-    time: float
-    gradients: float
-
-
-def run_knob(unit: KnobUnit) -> KnobRow:
+def run_knob(cell: KnobCell) -> list[KnobRow]:
     """One training on packets. ``ClusterError`` where a sum is wrong, or workers end with different weights."""
-    knob, data = KNOBS[unit.knob], DATA[unit.data]
+    knob, data = KNOBS[cell.knob], DATA[cell.data]
     options = TrainingOptions(
-        epochs=unit.epochs or data.epochs,
+        epochs=cell.epochs or data.epochs,
         global_batch=data.batch,
         learning_rate=data.learning_rate,
         momentum=0.0,
-        seed=unit.seed,
+        seed=cell.seed,
     )
-    split, model = data.load(unit.seed), Mlp(data.layers)
+    split, model = data.load(cell.seed), Mlp(data.layers)
 
     def train(comm: Communicator) -> tuple[FloatArray, float]:
         task = TrainingTask(options, 0 if comm.is_server else comm.rank, comm.size, split, model)
         if knob.served:
             return asynchronous(comm, task, knob.staleness), float(comm.size)
-        exchange = knob.make(model.size, comm.size, WORKERS * unit.seed + comm.rank)
+        exchange = knob.make(model.size, comm.size, WORKERS * cell.seed + comm.rank)
         if knob.late:
             return partial(comm, task, exchange)
         return synchronous(comm, task, exchange, knob.every), float(comm.size)
@@ -416,43 +401,16 @@ def run_knob(unit: KnobUnit) -> KnobRow:
         counted = [link.inc_first_bytes + link.inc_resend_bytes for link in links]
     weights, gradients = found[-1]
     if not knob.served and any(not np.array_equal(weights, other) for other, _ in found):
-        raise ClusterError(f"{unit.data}, {unit.knob}, seed {unit.seed}: workers ended with different weights")
+        raise ClusterError(f"{cell.data}, {cell.knob}, seed {cell.seed}: workers ended with different weights")
     accuracy = model.accuracy(weights, split.test.images, split.test.labels)
-    return KnobRow(
-        unit.data,
-        unit.knob,
-        unit.seed,
+    row = KnobRow(
+        cell.data,
+        cell.knob,
+        cell.seed,
         accuracy,
         sum(counted),
         max(counted),
         (ended - began) / PS_PER_S,
         gradients,
     )
-
-
-def knob_points(rows: Sequence[KnobRow]) -> list[KnobPoint]:
-    """Means over seeds, in the order of the rows; nothing of a data set without float32."""
-    groups: dict[tuple[str, str], list[KnobRow]] = {}
-    for row in rows:
-        groups.setdefault((row.data, row.knob), []).append(row)
-    base = {(row.data, row.seed): row for row in rows if row.knob == FLOAT}
-    points = []
-    for (data, knob), own in groups.items():
-        if any((data, row.seed) not in base for row in own):
-            continue
-        accuracies = [row.accuracy for row in own]
-        against = [(row, base[data, row.seed]) for row in own]
-        points.append(
-            KnobPoint(
-                data,
-                knob,
-                len(own),
-                statistics.fmean(accuracies),
-                statistics.stdev(accuracies) if len(own) > 1 else 0.0,
-                statistics.fmean(row.bytes / one.bytes for row, one in against),
-                statistics.fmean(row.busiest / one.busiest for row, one in against),
-                statistics.fmean(row.time_s / one.time_s for row, one in against),
-                statistics.fmean(row.gradients for row in own),
-            )
-        )
-    return points
+    return [row]

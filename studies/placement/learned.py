@@ -12,6 +12,7 @@ from p4reduce.control_plane.placement.cluster import Cluster, asked
 from p4reduce.control_plane.placement.policies import PlacementPolicy, broken, cost_of, hosts_of, shares, worth
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import Rejection
+from studies.frame import column, record
 from studies.placement.calibration import draw_jobs
 from studies.placement.flow_model import ClusterRun
 from studies.placement.settings import SMALL_HOSTS, Scenario
@@ -139,7 +140,7 @@ LEAVES: Final = 6
 
 
 @dataclass(frozen=True)
-class LearnUnit:
+class LearnCell:
     """A policy that is learned from one seed, and tested."""
 
     seed: int
@@ -150,25 +151,25 @@ class LearnUnit:
     """of a test"""
 
 
-@dataclass(frozen=True)
+@record
 class LearnRow:
-    """Mean JCT in a test: a line of learned.csv."""
+    """Mean JCT in a test."""
 
-    scenario: str
-    policy: str
-    training: int
+    scenario: str = column("cluster")
+    policy: str = column("policy")
+    training: int = column("training")
     """seed of the training; 0: it did not learn"""
     seed: int
-    jct_s: float
+    jct_s: float = column("mean JCT, s", "{:.0f}")
 
 
-@dataclass(frozen=True)
-class Learning:
-    """What came of a training: after each update the JCT of its rollouts over those of 'packed'; tests."""
+@record
+class LearningStep:
+    """The mean JCT of an update's rollouts over that of 'packed'; each update has jobs and a cluster of its own."""
 
-    seed: int
-    curve: tuple[float, ...]
-    rows: tuple[LearnRow, ...]
+    training: int = column("training")
+    update: int = column("update")
+    over_packed: float = column("mean JCT over that of packed", "{:.3f}")
 
 
 def scenes(random: np.random.Generator) -> Iterator[Scenario]:
@@ -211,45 +212,15 @@ def learn(seed: int, updates: int) -> tuple[Weights, list[float]]:
     return weights, curve
 
 
-def run_learning(unit: LearnUnit) -> Learning:
+def run_learning(cell: LearnCell) -> Iterator[LearnRow | LearningStep]:
     """Learn, and test; heuristics are tested by the first seed's training alone."""
-    weights, curve = learn(unit.seed, unit.updates)
-    tests: list[tuple[str, str | PlacementPolicy, int]] = [(LEARNED, Learned(weights), unit.seed)]
-    if unit.seed == 1:
+    weights, curve = learn(cell.seed, cell.updates)
+    for update, over in enumerate(curve):
+        yield LearningStep(cell.seed, update, over)
+    tests: list[tuple[str, str | PlacementPolicy, int]] = [(LEARNED, Learned(weights), cell.seed)]
+    if cell.seed == 1:
         tests += [(name, name, 0) for name in HEURISTICS]
-    rows = [
-        LearnRow(scenario.name, name, training, seed, mean_jct(scenario, policy, seed, unit.jobs, 128))
-        for scenario in unit.scenarios
-        for name, policy, training in tests
-        for seed in unit.test_seeds
-    ]
-    return Learning(unit.seed, tuple(curve), tuple(rows))
-
-
-@dataclass(frozen=True)
-class LearnPoint:
-    """Means over test seeds; of 'learned' over trainings too, with the best and the worst of them."""
-
-    scenario: str
-    policy: str
-    trainings: int
-    seeds: int
-    jct_s: float
-    best_s: float
-    worst_s: float
-
-
-def learn_points(learnings: Sequence[Learning]) -> list[LearnPoint]:
-    """In the order of the rows."""
-    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for learning in learnings:
-        for row in learning.rows:
-            groups.setdefault((row.scenario, row.policy), {}).setdefault(row.training, []).append(row.jct_s)
-    points = []
-    for (scenario, policy), trainings in groups.items():
-        means = [statistics.fmean(own) for own in trainings.values()]
-        first = next(iter(trainings.values()))
-        points.append(
-            LearnPoint(scenario, policy, len(means), len(first), statistics.fmean(means), min(means), max(means))
-        )
-    return points
+    for scenario in cell.scenarios:
+        for name, policy, training in tests:
+            for seed in cell.test_seeds:
+                yield LearnRow(scenario.name, name, training, seed, mean_jct(scenario, policy, seed, cell.jobs, 128))

@@ -1,10 +1,12 @@
 """What a run of the flow model is: a network, what else is in it, who gets slots, jobs, policies."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
+from p4reduce.base.errors import BadInput
+from p4reduce.cli.lists import texts
+from p4reduce.control_plane.placement import placement_named
 from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.topologies import Topology, fat_tree, leaf_spine
 from p4reduce.topologies.model import Hop
@@ -101,17 +103,12 @@ SCARCE: Final = tuple(
 LARGER: Final = (Scenario("100G", rate_gbps=100), Scenario("fat-tree", network="fat-tree"))
 SCENARIOS: Final = (RING, UNIFORM, *SCARCE, *UNEVEN, *LARGER)
 POLICIES: Final = ("random", "first-fit", "packed", "spread", "netpack", "cassini", "ina-aware")
-PARTS: Final[dict[str, tuple[str, Any]]] = {
-    "clusters": ("seeds", ()),
-    "calibration": ("points", 0),
-    "knobs": ("knob_seeds", ()),
-    "forecasts": ("forecast_seeds", ()),
-    "inference": ("request_seeds", ()),
-    "learned": ("learn_seeds", ()),
-    "telemetry": ("telemetry_seeds", ()),
-}
-"""parts of the experiment, each with the setting that leaves it out"""
 ORDERS: Final = ("fifo", "fair", "priority", "edf", "sjf")
+
+
+DEVELOPED: Final = range(1, 6)
+HELD_OUT: Final = range(6, 16)
+"""seeds that no policy was changed after"""
 
 
 @dataclass(frozen=True)
@@ -123,61 +120,96 @@ class PlacementSettings:
     scenarios : tuple of Scenario
         Clusters, with every policy.
     policies : tuple of str
-        Placement policies.
+        Placement policies, those of other packages too.
     orders : tuple of str
         Orders of the queue, each with and without back-filling, under 'packed' in the uniform cluster.
     loads : tuple of float
         Shares of all slots that are asked for; the first one is that of the bars.
-    jobs : int
-        In a run.
+    cluster_jobs : int
+        Jobs that arrive in a run.
     seeds : tuple of int
         Of runs.
     points : int
         Of the calibration on packets: so many of its list.
-    knob_data, knobs, knob_seeds, knob_epochs
-        Trainings: data sets, ways to send less, seeds, passes over the data (0: as the data set has).
-    forecast_loads, forecast_seeds, readings
-        Loads of links that are forecast (so many of the list), their seeds, and readings of each.
-    places, request_rates, requests, request_seeds
-        Inference: where servers are, requests a second of each client, requests of each, seeds.
-    bursts, intervals_s, thresholds, windows_s, telemetry_seeds
-        Telemetry: bursts of others and tasks beside them, seconds between readings, shares of a link by which it must
-        have changed to be told of, windows of switches' digests, seeds.
-    learn_seeds, learn_updates, learn_scenarios, learn_tests
-        A learned policy: seeds of trainings, updates of each, clusters and seeds that it is tested on.
+    knob_data, knobs : tuple of str
+        Trainings: data sets, and ways to send less.
+    knob_seeds, knob_epochs : int
+        The first so many seeds of trainings, and passes over the data (0: as the data set has).
+    forecast_loads, forecast_seeds, readings : int
+        Loads of links that are forecast (so many of the list), the first so many seeds, and readings of each.
+    places : tuple of str
+        Where servers of inference are.
+    request_rates : tuple of float
+        Requests a second of each client.
+    requests, request_seeds : int
+        Of each client, and the first so many seeds.
+    bursts : tuple of Bursting
+        Telemetry: bursts of others and tasks beside them.
+    intervals_s, thresholds, windows_s : tuple of float
+        Seconds between readings, shares of a link by which it must have changed to be told of, windows of digests.
+    telemetry_seeds : int
+        The first so many seeds.
+    learn_seeds, learn_tests : tuple of int
+        A learned policy: seeds of trainings, and seeds that it is tested on.
+    learn_updates : int
+        Of each training.
+    learn_scenarios : tuple of Scenario
+        Clusters that it is tested on.
     """
 
     scenarios: tuple[Scenario, ...] = SCENARIOS
     policies: tuple[str, ...] = POLICIES
     orders: tuple[str, ...] = ORDERS
     loads: tuple[float, ...] = (0.8, 0.5, 0.95)
-    jobs: int = 120
-    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    cluster_jobs: int = 120
+    seeds: tuple[int, ...] = tuple(HELD_OUT)
     points: int = 99
     knob_data: tuple[str, ...] = tuple(DATA)
     knobs: tuple[str, ...] = tuple(KNOBS)
-    knob_seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    knob_seeds: int = 5
     knob_epochs: int = 0
     forecast_loads: int = 99
-    forecast_seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    forecast_seeds: int = 5
     readings: int = 2000
     places: tuple[str, ...] = tuple(PLACES)
     request_rates: tuple[float, ...] = (8000.0, 20000.0)
     requests: int = 300
-    request_seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    request_seeds: int = 5
     bursts: tuple[Bursting, ...] = (Bursting(0.2, 60), Bursting(2.0, 60), Bursting(10.0, 160))
     intervals_s: tuple[float, ...] = (0.001, 0.01, 0.1, 0.3, 1.0)
     thresholds: tuple[float, ...] = (0.5,)
     windows_s: tuple[float, ...] = (0.001, 0.005, 0.02, 0.1)
-    telemetry_seeds: tuple[int, ...] = (1, 2, 3)
+    telemetry_seeds: int = 3
     learn_seeds: tuple[int, ...] = (1, 2, 3)
     learn_updates: int = 30
     learn_scenarios: tuple[Scenario, ...] = (UNIFORM, *UNEVEN, LARGER[1])
-    learn_tests: tuple[int, ...] = (6, 7, 8, 9, 10)
+    learn_tests: tuple[int, ...] = tuple(HELD_OUT[:5])
 
-    def only(self, parts: Collection[str]) -> "PlacementSettings":
-        """The same without the parts of `PARTS` that are not named."""
-        return replace(self, **{PARTS[part][0]: PARTS[part][1] for part in PARTS if part not in parts})
+    def __post_init__(self) -> None:
+        if not self.seeds or not self.loads:
+            raise BadInput(f"--{'loads' if self.seeds else 'seeds'}: give at least one")
+        for name in self.policies:
+            placement_named(name)
+        if any(not 0 < load <= 2 for load in self.loads):
+            raise BadInput(
+                f"--loads: {', '.join(f'{load:g}' for load in self.loads)}: each must be above 0, and 2 at most"
+            )
+        for name, value, least in (("cluster-jobs", self.cluster_jobs, 1), ("points", self.points, 0)):
+            if value < least:
+                raise BadInput(f"--{name}: {value} is below {least}")
+
+
+def scenario_names() -> list[str]:
+    """Of all clusters, without commas."""
+    return [one.name.replace(",", "") for one in SCENARIOS]
+
+
+def named_scenarios(text: str, flag: str) -> list[Scenario]:
+    """Clusters by their names, without the commas in these. Raises ``BadInput``."""
+    known = dict(zip(scenario_names(), SCENARIOS, strict=True))
+    if unknown := [name for name in texts(text, flag) if name not in known]:
+        raise BadInput(f"{flag}: {unknown[0]!r} is none of {'; '.join(known)}")
+    return [known[name] for name in texts(text, flag)]
 
 
 QUICK: Final = PlacementSettings(
@@ -185,23 +217,19 @@ QUICK: Final = PlacementSettings(
     policies=("packed", "ina-aware"),
     orders=("fifo",),
     loads=(0.8,),
-    jobs=60,
+    cluster_jobs=60,
     seeds=(1,),
     points=4,
     knob_data=("digits",),
     knobs=(FLOAT, "int4, error feedback"),
-    knob_seeds=(1,),
     knob_epochs=1,
     forecast_loads=1,
-    forecast_seeds=(1,),
     readings=300,
     places=(next(iter(PLACES)),),
     request_rates=(8000.0,),
     requests=60,
-    request_seeds=(1,),
     bursts=(Bursting(2.0, 4),),
     intervals_s=(0.01, 1.0),
     windows_s=(0.02,),
-    telemetry_seeds=(1,),
     learn_seeds=(),
 )

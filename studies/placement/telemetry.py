@@ -26,6 +26,7 @@ from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.topologies import Topology, load
 from p4reduce.topologies.model import Hop
 from p4switch.base.values import PS_PER_S
+from studies.frame import column, percent, record, scaled
 from studies.placement.calibration import AROUND, LANES, NUMBERS, QUEUE_FRAMES, Trainer, TrainerRun
 
 # What can be known of others on links: an interface's counter less what the P4 program counted, or what switches
@@ -194,7 +195,7 @@ class Bursting:
 
 
 @dataclass(frozen=True)
-class TelemetryUnit:
+class TelemetryCell:
     """A run.
 
     Attributes
@@ -219,46 +220,28 @@ class TelemetryUnit:
     seed: int
 
 
-@dataclass(frozen=True)
+@record
 class TelemetryRow:
-    """Means of a run: a line of telemetry.csv; 0 where nothing is read."""
+    """Means of a run; 0 where nothing is read."""
 
-    burst_s: float
-    knows: Knows
-    interval_s: float
-    threshold: float
+    burst_s: float = column("bursts, s", "{:g}")
+    knows: Knows = column("known by")
+    interval_s: float = column("every, s", "{:g}")
+    threshold: float = column("threshold", "{:g}")
     seed: int
-    jct_s: float
-    bytes_per_s: float
+    jct_s: float = column("mean JCT, ms", scaled(1e3, "{:.1f}"))
+    bytes_per_s: float = column("P4Runtime, B/s", "{:.0f}")
     """of serialized P4Runtime reads and answers, of all switches"""
-    core: float
+    core: float = column("core", percent())
     """process time of a reading (controller and switches' servers, in one process) over the interval; of all digests
     over the time of the run"""
-    told_per_s: float
+    told_per_s: float = column("links told/s", "{:.2f}")
     """links that the policy is told of; digests"""
-    age_s: float
+    age_s: float = column("age, s", "{:.3g}")
     """at a placement, of what it goes by: since the middle of the interval of the newest reading, or of the windows of
     the newest digests of links that are taken for busy"""
     readings: int
     """that were made; digests that came"""
-
-
-@dataclass(frozen=True)
-class TelemetryPoint:
-    """Means of the seeds; ``ratio``: sum of completion times over that with an oracle, ``worst``: of a seed."""
-
-    burst_s: float
-    knows: Knows
-    interval_s: float
-    threshold: float
-    seeds: int
-    jct_s: float
-    ratio: float
-    worst: float
-    bytes_per_s: float
-    core: float
-    told_per_s: float
-    age_s: float
 
 
 @dataclass(frozen=True)
@@ -281,46 +264,46 @@ class OnOff(Background):
         )
 
 
-def run_telemetry(unit: TelemetryUnit) -> TelemetryRow:
+def run_telemetry(cell: TelemetryCell) -> list[TelemetryRow]:
     """A run. ``ClusterError`` when a sum is wrong."""
     with (
-        _switches(unit) as switches,
+        _switches(cell) as switches,
         JobNetwork(
             switches,
             queue_frames=QUEUE_FRAMES,
-            background=OnOff("gravity", SHARE / 2, unit.seed, mean_s=unit.bursts.mean_s),
+            background=OnOff("gravity", SHARE / 2, cell.seed, mean_s=cell.bursts.mean_s),
         ) as network,
     ):
-        return _Run(unit, switches, network).run()
+        return [_Run(cell, switches, network).run()]
 
 
-def _switches(unit: TelemetryUnit) -> EmbeddedSwitches:
-    if unit.knows == "digests":
-        return TellingSwitches(load(TOPOLOGY), LANES, unit.interval_s, unit.threshold)
+def _switches(cell: TelemetryCell) -> EmbeddedSwitches:
+    if cell.knows == "digests":
+        return TellingSwitches(load(TOPOLOGY), LANES, cell.interval_s, cell.threshold)
     return EmbeddedSwitches(load(TOPOLOGY), bundled(LANES))
 
 
 class _Run:
     """Tasks that come one after the other; who comes while another runs is placed, and begins when that has ended."""
 
-    def __init__(self, unit: TelemetryUnit, switches: EmbeddedSwitches, network: JobNetwork) -> None:
-        self._unit, self._switches, self._network = unit, switches, network
+    def __init__(self, cell: TelemetryCell, switches: EmbeddedSwitches, network: JobNetwork) -> None:
+        self._cell, self._switches, self._network = cell, switches, network
         self._clockwork = Clockwork(network)
-        self._reader = Reader(switches, network, unit.threshold)
+        self._reader = Reader(switches, network, cell.threshold)
         self._racks = Racks(switches.topology)
         kept = {name for pair in OTHERS for name in pair}
         self._slots = {host.name: 1 for host in switches.topology.workers if host.name not in kept}
-        random = np.random.Generator(np.random.Philox(key=[unit.seed, 1]))
-        gaps = APART_S * (0.5 + random.random(unit.bursts.tasks))
+        random = np.random.Generator(np.random.Philox(key=[cell.seed, 1]))
+        gaps = APART_S * (0.5 + random.random(cell.bursts.tasks))
         self._arrivals = [round(float(at) * PS_PER_S) for at in FIRST_S + np.cumsum(gaps)]
         self._running: tuple[TrainerRun, Job, Plan] | None = None
         self._jct_s: list[float] = []
         self._ages_s: list[float] = []
 
     def run(self) -> TelemetryRow:
-        unit = self._unit
-        dense = unit.interval_s < DENSE_S and unit.threshold == 0
-        if unit.knows == "counters":
+        cell = self._cell
+        dense = cell.interval_s < DENSE_S and cell.threshold == 0
+        if cell.knows == "counters":
             self._switches.controller.read_counters()  # the first one pays for what later ones find made
             if dense:
                 self._read_at_arrivals()
@@ -332,11 +315,11 @@ class _Run:
         self._end(len(self._arrivals) - 1)
         price = self._price(dense)
         return TelemetryRow(
-            unit.bursts.mean_s,
-            unit.knows,
-            unit.interval_s,
-            unit.threshold,
-            unit.seed,
+            cell.bursts.mean_s,
+            cell.knows,
+            cell.interval_s,
+            cell.threshold,
+            cell.seed,
             statistics.fmean(self._jct_s),
             *price[:3],
             statistics.fmean(self._ages_s) if self._ages_s else 0.0,
@@ -349,7 +332,7 @@ class _Run:
         if isinstance(self._switches, TellingSwitches):
             told, passed_s = self._switches.told, self._network.now / PS_PER_S
             return told.bytes / passed_s, told.cpu_s / passed_s, told.count / passed_s, told.count
-        every = self._unit.interval_s * reader.readings
+        every = self._cell.interval_s * reader.readings
         if not every:
             return 0.0, 0.0, 0.0, 0
         return reader.bytes / every, reader.cpu_s / every, 0.0 if dense else reader.told / every, reader.readings
@@ -358,7 +341,7 @@ class _Run:
 
     @property
     def _every_ps(self) -> int:
-        return round(self._unit.interval_s * PS_PER_S)
+        return round(self._cell.interval_s * PS_PER_S)
 
     def _read_always(self, number: int) -> None:
         self._clockwork.at((number + 1) * self._every_ps, partial(self._read_always, number + 1))
@@ -386,14 +369,14 @@ class _Run:
             wanted=Wanted(WORKERS),
         )
         known = self._known()
-        if self._unit.knows == "counters":
+        if self._cell.knows == "counters":
             self._ages_s.append((now - self._reader.newest_ps + self._every_ps / 2) / PS_PER_S)
         state = NetworkState(self._switches.topology, background_bps=known)
         cluster = Cluster(self._racks, state, self._slots, dict(self._slots), rings=True)
         self._begin(number, place(task, cluster, "ina-aware").workers)
 
     def _known(self) -> dict[Hop, int]:
-        match self._unit.knows:
+        match self._cell.knows:
             case "oracle":
                 return self._bursting()
             case "counters":
@@ -451,47 +434,16 @@ class _Run:
         return len(self._jct_s) == len(self._arrivals) - 1 and self._is_done()
 
 
-def telemetry_units(
+def telemetry_cells(
     bursts: Sequence[Bursting],
     intervals_s: Sequence[float],
     thresholds: Sequence[float],
     windows_s: Sequence[float],
     seeds: Sequence[int],
-) -> list[TelemetryUnit]:
-    """Runs: an oracle, nobody who knows, every interval, thresholds where all readings are made, digests of windows."""
+) -> list[TelemetryCell]:
+    """Runs: an oracle, nothing known, every interval, thresholds where all readings are made, digests of windows."""
     ways: list[tuple[Knows, float, float]] = [("oracle", 0.0, 0.0), ("nothing", 0.0, 0.0)]
     ways += [("counters", interval, 0.0) for interval in intervals_s]
     ways += [("counters", interval, one) for interval in intervals_s if interval >= DENSE_S for one in thresholds]
     ways += [("digests", window, SHARE / 2) for window in windows_s]
-    return [TelemetryUnit(own, *way, seed) for own in bursts for way in ways for seed in seeds]
-
-
-def is_swept(point: TelemetryPoint) -> bool:
-    """Whether it is one of the intervals or windows, and not one with another threshold or without telemetry."""
-    return point.knows == "digests" or (point.knows == "counters" and point.threshold == 0)
-
-
-def telemetry_points(rows: Sequence[TelemetryRow]) -> list[TelemetryPoint]:
-    """Means over seeds, in the order of the rows; completion times over those of the oracle's runs with these seeds."""
-    oracle = {(row.burst_s, row.seed): row.jct_s for row in rows if row.knows == "oracle"}
-    groups: dict[tuple[float, Knows, float, float], list[TelemetryRow]] = {}
-    for row in rows:
-        if (row.burst_s, row.seed) in oracle:
-            groups.setdefault((row.burst_s, row.knows, row.interval_s, row.threshold), []).append(row)
-    points = []
-    for key, own in groups.items():
-        ideal = [oracle[row.burst_s, row.seed] for row in own]
-        points.append(
-            TelemetryPoint(
-                *key,
-                len(own),
-                statistics.fmean(row.jct_s for row in own),
-                sum(row.jct_s for row in own) / sum(ideal),
-                max(row.jct_s / best for row, best in zip(own, ideal, strict=True)),
-                statistics.fmean(row.bytes_per_s for row in own),
-                statistics.fmean(row.core for row in own),
-                statistics.fmean(row.told_per_s for row in own),
-                statistics.fmean(row.age_s for row in own),
-            )
-        )
-    return points
+    return [TelemetryCell(own, *way, seed) for own in bursts for way in ways for seed in seeds]

@@ -20,7 +20,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.control_plane.scheduling.view import POLICIES
-from studies.pages import OpenBar, Told, descriptions, flag, show_claims, study_main, study_parser
+from studies.before_pages import OpenBar, Told, descriptions, flag, show_claims, study_main, study_parser
 from studies.poster.experiment import PosterResult, run_poster
 from studies.poster.figures import write_files
 from studies.poster.page import (

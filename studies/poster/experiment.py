@@ -9,17 +9,9 @@ from typing import Any
 from p4reduce.base.output import Progress
 from p4reduce.network.jobs.network import bundled
 from p4reduce.runs.experiment import provenance
-from studies.frame import (
-    Claim,
-    SelectionPoint,
-    SelectionResult,
-    SelectionUnit,
-    in_parallel,
-    plain,
-    rarely_collecting,
-    run_selection,
-)
+from studies.before import Claim, in_parallel, plain, rarely_collecting
 from studies.poster.rings import RingResult, RingRow, RingUnit, ring_units, run_rings
+from studies.poster.selection import SelectionPoint, SelectionResult, SelectionUnit, run_selection
 from studies.poster.sensitivity import (
     ACCESS,
     DELAY,

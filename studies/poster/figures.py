@@ -9,9 +9,10 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from p4reduce.topologies.model import parse_delay, parse_rate
-from studies.frame import MANY, SelectionPoint, save_all, title, write_table
+from studies.before import MANY, save_all, title, write_table
 from studies.poster.experiment import PosterResult
 from studies.poster.rings import RingRow
+from studies.poster.selection import SelectionPoint
 from studies.poster.sensitivity import ACCESS, DELAY, PACKETS, REAL, Point, SensitivityPoint
 from studies.poster.settings import ECMP, POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, ROUTES_ONLY, SPFF, Scenario
 from studies.poster.swaps import OverlapPoint, OverlapRow, SwapRow, WeightRow, overlap_points

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from p4reduce.views.report.curves import Markup, element
-from studies.pages import claims_table, figures_of, page_of, table
+from studies.before_pages import claims_table, figures_of, page_of, table
 from studies.poster.experiment import PosterResult
 from studies.poster.rings import ring_points
 from studies.poster.sensitivity import Point, SensitivityPoint, failing_rate_bps

@@ -1,292 +1,237 @@
-"""The whole study: run its pieces, summarize, check."""
+"""The study of priorities on packets: jobs that share links, under every priority policy."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from functools import partial
+from statistics import fmean
+from typing import Any, Final
 
-from p4reduce.base.output import Progress
-from p4reduce.network.jobs.network import bundled
-from p4reduce.play.priorities.description import LANES
-from p4reduce.runs.experiment import provenance
-from studies.frame import Claim, in_parallel, plain, rarely_collecting
-from studies.priorities.units import (
+from studies.charts import Chart
+from studies.frame import (
+    Bar,
+    Column,
+    Measure,
+    Part,
+    Rows,
+    Study,
+    StudyResult,
+    at_least,
+    at_most,
+    by_seed,
+    mean_of,
+    percent,
+    within,
+)
+from studies.priorities.cells import (
+    DEVELOPED,
+    HELD_OUT,
+    QUICK,
+    JobRow,
     LayerRow,
-    LayerUnit,
     LearningRow,
-    LearningUnit,
-    Point,
     RoundRow,
-    Row,
     StaleRow,
-    StaleUnit,
     StudySettings,
-    Unit,
-    UnitResult,
-    layer_units,
-    learning_units,
-    points,
+    layer_cells,
+    learning_cells,
     run_layered,
     run_learning,
+    run_rounds,
+    run_scene,
     run_stale,
-    run_unit,
-    saved,
-    saved_by,
-    stale_units,
-    units_of,
+    scene_cells,
+    stale_cells,
 )
 
-# What the study must show: the bars, each with what was measured. What was not run is left out.
+KEY: Final = ("policy", "knowledge", "sizes", "phi", "jitter", "latency", "queues", "rotate_rounds")
 
 
-NO_CONTENTION = 0.005
-SINGLE = 0.005
-IDENTICAL = 0.01
-LOW_MEAN, LOW_WORST, LOW_RESENDS = 1.06, 1.10, 0.001
-SIZES_MEAN, NEAR_ORACLE = 1.25, 0.02
-HOSTS_BEST, HOSTS_WORST = 1.03, 1.07
-ERROR, IN_TIME = 0.02, 0.99
-STALE_SAVES = 0.15
-LAYERS_SAVE, LAYER_CHANNELS = 0.15, 4
+BRIEF: Final = (*KEY, "mean", "worst", "jain", "resend_share", "median_error", "in_time")
 
 
-def claims(
-    settings: StudySettings,
-    found: Sequence[Point],
-    stale: Sequence[StaleRow],
-    layers: Sequence[LayerRow],
-    runs: int,
-) -> list[Claim]:
-    """Everything that can be said of what was run."""
-    made = [
-        Claim(
-            "every sum is exact, and the first transmissions of every link are those that were predicted",
-            f"in {runs} runs (one in which they were not would have ended the study)",
-            True,
-        )
+def _resent(rows: Rows, _base: Rows) -> float:
+    resends, frames = (float(sum(getattr(row, name) for row in rows)) for name in ("resends", "frames"))
+    return resends / max(1.0, frames)
+
+
+MEASURES: Final = (
+    mean_of("mean", Column("time / alone", "{:.3f}"), "slowdown"),
+    Measure("best", Column("best job", "{:.3f}"), lambda rows, _: min(row.slowdown for row in rows), max),
+    Measure("worst", Column("worst job", "{:.3f}"), lambda rows, _: max(row.slowdown for row in rows), max),
+    "steady",
+    Measure("jain", Column("Jain's index, lowest seed", "{:.3f}"), lambda rows, _: rows[0].jain, min),
+    Measure("resend_share", Column("sent again", percent(2)), _resent),
+    "writes",
+    "median_error",
+    Measure("p95_error", Column("95th percentile of errors", percent()), lambda rows, _: rows[0].p95_error, max),
+    "median_lead",
+    "in_time",
+)
+SCENES: Final = {
+    "sizes": "Unequal jobs: which order decides, and predicted sizes are enough",
+    "queues": "How many queues an order needs",
+    "latency": "Predictions from counters: control latency",
+    "jitter": "Predictions from counters: jitter of computing times",
+    "load": "Four jobs over one uplink, by load",
+    "identical": "Identical jobs in lock-step: batch numbers add nothing",
+    "apart": "Jobs that share no link",
+    "single": "A job by itself",
+    "same-hosts": "Two jobs on the same hosts",
+    "rotation": "An order that is rotated",
+}
+
+
+def _cells(part: str, settings: StudySettings) -> Any:
+    return scene_cells(settings, part)
+
+
+def _cost(cell: Any) -> float:
+    return float(sum(cell.scene.sizes) * len(cell.ways))
+
+
+PARTS: Final = (
+    *(
+        Part(name, says, partial(_cells, name), run_scene, JobRow, by=KEY, mean=MEASURES, brief=BRIEF, cost=_cost)
+        for name, says in SCENES.items()
+    ),
+    Part("interleaving", "Two identical jobs, round by round", partial(_cells, "interleaving"), run_rounds, RoundRow,
+         cost=_cost),
+    Part("stale", "A stale-synchronous parameter server with a straggler", stale_cells, run_stale, StaleRow,
+         by=("staleness", "straggler", "order"), mean=("took_ps", "saved", "saved_strangers", "resend_share",
+                                                              "writes")),
+    Part("layers", "Layers of known models, overlapped with computing", layer_cells, run_layered, LayerRow,
+         by=("model", "ratio", "channels"), mean=("iteration_ps", "over_bound", "saved", "resend_share"),
+         cost=lambda _cell: 20.0),
+    Part("learning", "The digits at a parameter server that waits for all, for some rounds, or not", learning_cells,
+         run_learning, LearningRow, cost=lambda _cell: 10.0),
+)  # fmt: skip
+
+
+# What the study must show. What was not run is left out.
+
+
+def bars(result: StudyResult) -> Iterator[Bar]:
+    """Each with its values by seed."""
+    settings = result.settings
+    value = result.values
+    alone = [
+        value("apart", "steady" if policy == "cassini" else "mean", policy=policy)  # shifts put off the first round
+        for policy in (*settings.policies, *settings.within_policies)
+        if policy != "fifo"
     ]
-    for part in (_controls, _distinct, _sizes, _hosts, _prediction):
-        made += part(settings, found)
-    return [*made, *_stale(stale), *_layers(layers)]
-
-
-def _pick(found: Sequence[Point], part: str, **wanted: object) -> list[Point]:
-    return [
-        one for one in found if one.part == part and all(getattr(one, name) == value for name, value in wanted.items())
-    ]
-
-
-def _controls(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
-    del settings
-    for fifo in _pick(found, "apart", policy="fifo"):
-        # Time shifts put the first round off, and no round after it.
-        others = [
-            (abs((one.steady if one.policy == "cassini" else one.mean) - 1), one.policy)
-            for one in _pick(found, "apart")
-            if one is not fifo
-        ]
-        if others:
-            off, policy = max(others)
-            yield Claim(
-                "no contention: every policy within 0.5 % of first come, first served",
-                f"at most {100 * off:.2f} % off ({policy})",
-                off <= NO_CONTENTION,
+    yield Bar(
+        "no contention: every policy within 0.5 % of first come, first served",
+        within(0.005),
+        by_seed(lambda *means: max((mean - 1 for mean in means), key=abs), *alone),
+        percent(2),
+        every=True,
+    )
+    batch, fifo, pull = (partial(value, measure="mean", policy=policy) for policy in ("batch", "fifo", "pull-push"))
+    yield Bar(
+        "a synchronous job by itself: batch order 0 +- 0.5 %",
+        within(0.005),
+        by_seed(_off, batch("single"), fifo("single")),
+        percent(2, sign=True),
+    )
+    for phi in settings.identical_phis:
+        for other, text in (
+            (fifo, "raw batch order within 1 % of first come, first served"),
+            (pull, "batch numbers add nothing to pull before push, +- 1 %"),
+        ):
+            yield Bar(
+                f"identical jobs, phi {phi:g}: {text}",
+                within(0.01),
+                by_seed(_off, batch("identical", phi=phi), other("identical", phi=phi)),
+                percent(2, sign=True),
             )
-    yield from _against("single", "a synchronous job by itself: batch order 0 +- 0.5 %", SINGLE, found)
-    for batch in _pick(found, "identical", policy="batch"):
-        first = _one(found, "identical", policy="fifo", phi=batch.phi)
-        pull = _one(found, "identical", policy="pull-push", phi=batch.phi)
-        if first is not None:
-            off = batch.mean / first.mean - 1
-            yield Claim(
-                f"identical jobs, phi {batch.phi:g}: raw batch order within 1 % of first come, first served",
-                f"{100 * off:+.1f} %",
-                abs(off) <= IDENTICAL,
-            )
-            if pull is not None:
-                off = batch.mean / pull.mean - 1
-                yield Claim(
-                    f"identical jobs, phi {batch.phi:g}: batch numbers add nothing to pull before push, +- 1 %",
-                    f"{100 * off:+.1f} %",
-                    abs(off) <= IDENTICAL,
-                )
-
-
-def _against(part: str, text: str, limit: float, found: Sequence[Point]) -> Iterator[Claim]:
-    fifo, batch = _one(found, part, policy="fifo"), _one(found, part, policy="batch")
-    if fifo is not None and batch is not None:
-        off = batch.mean / fifo.mean - 1
-        yield Claim(text, f"{100 * off:+.2f} %", abs(off) <= limit)
-
-
-def _distinct(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
     for part in ("identical", "load"):
-        fifo = _one(found, part, policy="fifo", phi=settings.low_phi)
-        distinct = _one(found, part, policy="random", phi=settings.low_phi)
-        if fifo is None or distinct is None:
-            continue
-        name = f"4 jobs at phi {settings.low_phi:g}, jitter {100 * fifo.jitter:g} %, a distinct order"
-        yield Claim(
-            f"{name}: mean at most {LOW_MEAN} x alone (first come, first served: {fifo.mean:.2f})",
-            f"{distinct.mean:.3f}",
-            distinct.mean <= LOW_MEAN,
-        )
-        yield Claim(f"{name}: worst job at most {LOW_WORST:.2f}", f"{distinct.worst:.3f}", distinct.worst <= LOW_WORST)
-        yield Claim(
-            f"{name}: at most 0.1 % of frames sent again",
-            f"{100 * distinct.resend_share:.3f} %",
-            distinct.resend_share <= LOW_RESENDS,
-        )
-
-
-def _sizes(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
-    del settings
-    fifo = _one(found, "sizes", policy="fifo")
-    oracle = _one(found, "sizes", policy="sjf", knowledge="oracle")
-    predicted = _one(found, "sizes", policy="sjf", knowledge="predicted")
-    if fifo is None or oracle is None or predicted is None:
-        return
-    name = f"sizes {fifo.sizes} at phi {fifo.phi:g}, shortest first from predicted sizes"
-    yield Claim(
-        f"{name}: mean at most {SIZES_MEAN} x alone (first come, first served: {fifo.mean:.2f})",
-        f"{predicted.mean:.3f}, learning included",
-        predicted.mean <= SIZES_MEAN,
-    )
-    off, later = predicted.mean / oracle.mean - 1, predicted.steady / oracle.steady - 1
-    yield Claim(
-        f"{name}: within 2 % of the oracle",
-        f"{100 * off:+.2f} %; without the three rounds of learning {100 * later:+.2f} %",
-        off <= NEAR_ORACLE,
-    )
-
-
-def _hosts(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
-    del settings
-    fifo, order = _one(found, "same-hosts", policy="fifo"), _one(found, "same-hosts", policy="sjf")
-    if fifo is not None and order is not None:
-        yield Claim(
-            f"two jobs on the same hosts, distinct classes: at most {HOSTS_BEST} and {HOSTS_WORST} x alone (one class: "
-            f"{fifo.mean:.2f})",
-            f"{order.best:.3f} and {order.worst:.3f}",
-            order.best <= HOSTS_BEST and order.worst <= HOSTS_WORST,
-        )
-
-
-def _prediction(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
-    for one in _pick(found, "jitter", jitter=settings.jitter):
-        if one.median_error is not None and one.in_time is not None and one.median_lead is not None:
-            yield Claim(
-                f"predicted starts at {100 * one.jitter:g} % jitter: median error at most 2 % of a period",
-                f"{100 * one.median_error:.2f} %, known {one.median_lead:.2f} of a period ahead",
-                one.median_error <= ERROR,
-            )
-            yield Claim(
-                f"at least 99 % of classes written before the first frame (control latency {one.latency})",
-                f"{100 * one.in_time:.1f} %",
-                one.in_time >= IN_TIME,
-            )
-
-
-def _stale(rows: Sequence[StaleRow]) -> Iterator[Claim]:
-    switch, controller = saved(rows, 2, 2.0, "switch"), saved(rows, 2, 2.0, "controller")
-    if switch is None:
-        return
-    name = "SSP(2), a straggler x 2, the oldest batch first"
-    other = "" if controller is None else f"; by the controller's writes {100 * controller[1]:.1f} %"
-    yield Claim(
-        f"{name}: at least 15 % less time than first come, first served of senders that know nothing of each other",
-        f"by the switches' register {100 * switch[1]:.1f} %{other}",
-        switch[1] >= STALE_SAVES,
-    )
-    other = "" if controller is None else f"; by the controller's writes {100 * controller[0]:.1f} %"
-    yield Claim(
-        f"{name}: at least 15 % less time than first come, first served whose time-outs cover the whole group as well",
-        f"by the switches' register {100 * switch[0]:.1f} %{other}",
-        switch[0] >= STALE_SAVES,
-    )
-
-
-def _layers(rows: Sequence[LayerRow]) -> Iterator[Claim]:
+        distinct = partial(value, part, policy="random", phi=settings.low_phi)
+        jitter = "0 %" if part == "identical" else f"{100 * settings.jitter:g} %"
+        name = f"4 jobs at phi {settings.low_phi:g}, jitter {jitter}, a distinct order"
+        yield Bar(f"{name}: mean over alone", at_most(1.06), distinct("mean"),
+                  note=_beside(fifo(part, phi=settings.low_phi)))  # fmt: skip
+        yield Bar(f"{name}: worst job over alone", at_most(1.10), distinct("worst"), every=True)
+        yield Bar(f"{name}: frames sent again", at_most(0.001), distinct("resend_share"), percent(3))
+    name = "unequal sizes, shortest first from predicted sizes"
+    predicted, oracle = (partial(value, "sizes", policy="sjf", knowledge=told) for told in ("predicted", "oracle"))
+    yield Bar(f"{name}: mean over alone", at_most(1.25), predicted("mean"), note=_beside(fifo("sizes")))
+    yield Bar(f"{name}: above the oracle", at_most(0.02), by_seed(_off, predicted("mean"), oracle("mean")),
+              percent(2, sign=True))  # fmt: skip
+    order = partial(value, "same-hosts", policy="sjf")
+    for measure, most in (("best", 1.03), ("worst", 1.07)):
+        yield Bar(f"two jobs on the same hosts, distinct classes: the {measure} job over alone", at_most(most),
+                  order(measure), every=True, note=_beside(fifo("same-hosts")))  # fmt: skip
+    usual = partial(value, "jitter", jitter=settings.jitter)
+    name = f"predicted at {100 * settings.jitter:g} % jitter"
+    yield Bar(f"{name}: median error of starts, of a period", at_most(0.02), usual("median_error"), percent(2))
+    yield Bar(f"{name}: classes written before the first frame", at_least(0.99), usual("in_time"), percent())
+    stale = partial(value, "stale", staleness=2, straggler=2.0, order="switch")
+    for measure, other_name in (
+        ("saved_strangers", "of senders that know nothing of each other"),
+        ("saved", "whose time-outs cover the whole group as well"),
+    ):
+        yield Bar(f"SSP(2), a straggler x 2, the oldest batch first: time saved against first come, first served "
+                  f"{other_name}", at_least(0.15), stale(measure), percent())  # fmt: skip
     for model in ("vgg16", "resnet50"):
-        four = saved_by(rows, model, 1.0, LAYER_CHANNELS)
-        if four is not None:
-            yield Claim(
-                f"layers of {model} over {LAYER_CHANNELS} channels, communication as long as computing: at least 15 % "
-                "less time than first come, first served",
-                f"{100 * four.saved:.1f} %, {four.over_bound:.3f} of the bound",
-                four.saved >= LAYERS_SAVE,
-            )
+        yield Bar(f"layers of {model} over 4 channels, communication as long as computing: time saved against first "
+                  "come, first served", at_least(0.15), value("layers", "saved", model=model, ratio=1.0, channels=4),
+                  percent(), seeds="any")  # fmt: skip
 
 
-def _one(found: Sequence[Point], part: str, **wanted: object) -> Point | None:
-    return next(iter(_pick(found, part, **wanted)), None)
+def _off(ours: float, theirs: float) -> float:
+    return ours / theirs - 1
 
 
-Piece: TypeAlias = Unit | StaleUnit | LayerUnit | LearningUnit
+def _beside(fifo: Any) -> str:
+    return f"first come, first served: {fmean(fifo.values()):.2f}" if fifo else ""
 
 
-@dataclass(frozen=True)
-class StudyResult:
-    """Everything that the study found; figures and reports are made of it."""
-
-    settings: StudySettings
-    provenance: dict[str, str]
-    rows: tuple[Row, ...]
-    rounds: tuple[RoundRow, ...]
-    points: tuple[Point, ...]
-    stale: tuple[StaleRow, ...]
-    layers: tuple[LayerRow, ...]
-    learning: tuple[LearningRow, ...]
-    claims: tuple[Claim, ...]
-
-    def as_data(self) -> dict[str, Any]:
-        """Plain data for result.json, all but the rows."""
-        named = ("settings", "provenance", "points", "stale", "layers", "claims")
-        return {name: plain(getattr(self, name)) for name in named}
-
-
-def run_study(
-    settings: StudySettings, *, jobs: int = 1, dask: str | None = None, progress: Progress | None = None
-) -> StudyResult:
-    """Run the study; the same settings give the same result on every machine, however it is spread."""
-    pieces: list[Piece] = [
-        *units_of(settings),
-        *stale_units(settings),
-        *layer_units(settings),
-        *learning_units(settings),
-    ]
-    answers = in_parallel(_run, pieces, jobs=jobs, dask=dask, progress=progress, label="scene and seed")
-    found = [one for one in answers if isinstance(one, UnitResult)]
-    others = [row for one in answers if not isinstance(one, UnitResult) for row in one]
-    stale = tuple(row for row in others if isinstance(row, StaleRow))
-    layers = tuple(row for row in others if isinstance(row, LayerRow))
-    runs = sum(one.runs for one in found) + len(stale) + len(layers)
-    rows = sorted((row for one in found for row in one.rows), key=_order)
-    summary = points(rows)
-    return StudyResult(
-        settings=settings,
-        provenance=provenance(bundled(LANES), settings.seeds[0]),
-        rows=tuple(rows),
-        rounds=tuple(row for one in found for row in one.rounds),
-        points=tuple(summary),
-        stale=stale,
-        layers=layers,
-        learning=tuple(row for row in others if isinstance(row, LearningRow)),
-        claims=tuple(claims(settings, summary, stale, layers, runs)),
+def lead(result: StudyResult) -> str:
+    """What was run."""
+    settings = result.settings
+    return (
+        f"{settings.rounds} rounds in each of {len(settings.seeds)} seeds; jobs of three workers and a server across "
+        f"two leaves with 40 Gb/s to hosts and one uplink of 10 Gb/s, {settings.elements:,} float32 parameters, "
+        f"computing times with {100 * settings.jitter:g} % jitter. Every time comes from frames through the P4 "
+        "program, in virtual time; a run ends with an error if a sum is wrong, or a link carries other bytes than "
+        "predicted. Classes are entries of the table traffic_class, written over P4Runtime. Time / alone: a job's "
+        "completion time over that of the same job, with the same computing times, when it has the network to itself."
     )
 
 
-def _run(piece: Piece) -> UnitResult | Sequence[StaleRow | LayerRow | LearningRow]:
-    with rarely_collecting():
-        match piece:
-            case Unit():
-                return run_unit(piece)
-            case StaleUnit():
-                return run_stale(piece)
-            case LayerUnit():
-                return run_layered(piece)
-            case LearningUnit():
-                return run_learning(piece)
-
-
-def _order(row: Row) -> tuple[Any, ...]:
-    return (row.part, row.phi, row.jitter, row.queues, row.policy, row.knowledge, row.rotate_rounds, row.seed, row.job)
+CHARTS: Final = (
+    Chart("load", "Time over time alone by load: in lock-step without an order, interleaved by any distinct one",
+          "load", "phi", ("mean", "worst"), ("policy",), line=1),
+    Chart("interleaving", "Two identical jobs: in lock-step, or falling into interleaving", "interleaving", "round",
+          "slowdown", ("job",), panel="policy", rows=True, label=lambda job: f"job {job}"),
+    Chart("sizes", "Unequal jobs: which order decides, and predicted sizes are enough", "sizes", "way", "slowdown",
+          ("size",), kind="bars", rows=True, line=1, label=lambda size: f"size {size}"),
+    Chart("resends", "Frames sent again, by the class that a job had at the end", "sizes", "way", "resent",
+          ("priority",), kind="bars", rows=True, label=lambda value: f"class {value}"),
+    Chart("prediction", "Predicted from the switches' counters: error by jitter", "jitter", "jitter",
+          ("median_error", "p95_error")),
+    Chart("latency", "Predicted from the switches' counters: classes in time, and time, by control latency", "latency",
+          "latency", ("in_time", "mean")),
+    Chart("queues", "How many queues a distinct order needs", "queues", "queues", ("mean", "worst")),
+    Chart("fairness", "Who starves: the worst job and Jain's index of every policy",
+          ("load", "sizes", "rotation"), "jain", "worst", ("policy",), kind="dots"),
+    Chart("stale", "8 workers behind one uplink, the oldest batch first or first come, first served", "stale",
+          "straggler", "took_ps", ("order",), panel="staleness"),
+    Chart("layers", "Layers overlapped with computing, urgent ones first; one channel: first come, first served",
+          "layers", "channels", "over_bound", ("model",), panel="ratio"),
+    Chart("learning", "The digits, plain SGD at a parameter server that waits for all, for some rounds, or not",
+          "learning", "at_ms", "accuracy", ("staleness",), panel="straggler", rows=True,
+          label=lambda bound: {0: "all wait", -1: "no worker waits"}.get(bound, f"SSP({bound})")),
+)  # fmt: skip
+STUDY: Final = Study(
+    "priorities",
+    "Application-aware priorities: jobs that share links, on packets",
+    "Application-aware priorities on packets: what classes, and who gets them, do to jobs that share links.",
+    StudySettings,
+    QUICK,
+    PARTS,
+    DEVELOPED,
+    HELD_OUT,
+    bars,
+    CHARTS,
+    lead,
+)

@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 RECIPES = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\nLINKS")[1]
 MODULES = set(re.findall(r"\$\(BIN\)/python -m ([\w.]+)", RECIPES))
 COMMANDS = {tuple(words.split()) for words in re.findall(r"\$\(BIN\)/p4reduce ((?:[a-z]+ )+)", RECIPES)}
-OURS = ("p4reduce.", "studies.", "tests.")
+OURS = ("p4reduce.", "studies", "tests.")
 
 ASK = """import contextlib, io, json, runpy, sys
 sys.path.insert(0, "")

@@ -300,7 +300,7 @@ STUDIES: Final = {
         "--swap-networks leaf-spine --swap-seeds 1 --swap-rounds 3 --swap-detours 0.1 --swap-thresholds 1 "
         "--ring-networks leaf-spine --ring-tasks 1"
     ),
-    "tdm": "--quick --seeds 1",
+    "turns": "--quick --seeds 1",
     "priorities": (
         "--quick --seeds 0 --few-seeds 1 --rounds 4 --elements 4096 --phis 0.3 --policies fifo,random "
         "--within-policies none --within-phis 0.3 --learning-rounds 0 --queue-jobs 0"

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from tests.support.paths import ROOT
 
-STUDIES: Final = {name: f"studies/{name}/__main__.py" for name in ("poster", "tdm", "priorities", "placement")}
-"""The programs of the studies, below the root."""
 MAKE_P4: Final = "p4reduce.cli.p4_build"
 """The module of ``make p4``; its ``build`` and ``find_compiler`` take the repository's root."""
 P4_PROGRAM: Final = "p4src"
@@ -32,8 +30,11 @@ def command(words: Sequence[str]) -> Any:
 
 def study(name: str, words: Sequence[str]) -> None:
     """A study's program, with its flags."""
-    path = ROOT / STUDIES[name]
+    path = ROOT / "studies" / name / "__main__.py"
     sys.argv = [str(path), *words]
+    if not path.exists():
+        path = ROOT / "studies/__main__.py"
+        sys.argv = [str(path), name, *words]
     run_path(str(path), run_name="__main__")
 
 

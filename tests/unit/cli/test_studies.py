@@ -11,8 +11,8 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
 from p4reduce.control_plane.tdm.jobs import TdmError
 from p4reduce.group.errors import ClusterError
-from studies.frame import Claim
-from studies.pages import OpenBar, Told, study_main, study_parser
+from studies.before import Claim
+from studies.before_pages import OpenBar, Told, study_main, study_parser
 
 
 def flags(*arguments: str) -> argparse.Namespace:

@@ -5,7 +5,7 @@ import pytest
 
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget
 from p4reduce.workers.training.digits import Dataset, Mlp
-from studies.frame import LocalModel, LocalTraining, SelectionUnit, run_selection, skewed_shards
+from studies.poster.selection import LocalModel, LocalTraining, SelectionUnit, run_selection, skewed_shards
 from studies.poster.settings import Scenario
 
 RACKS = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from studies.frame import title
+from studies.charts import title
 
 LONG = "Fig. 3a: total latency = training + communication (dotted: + adding up at G; bars: the poster's)"
 

@@ -8,15 +8,15 @@ from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.training import digits
 from studies.placement.knobs import (
     FLOAT,
+    KnobCell,
     KnobRow,
-    KnobUnit,
     Quantized,
     TopElements,
     TopFrames,
     Whole,
-    knob_points,
     run_knob,
 )
+from studies.placement.study import STUDY
 
 WORKERS, SIZE, ROUNDS = 4, 2600, 6
 
@@ -66,14 +66,15 @@ def test_without_feedback_rounding_has_no_bias():
 
 
 def test_late_gradients_are_not_lost_and_a_server_counts_all():
-    late = run_knob(KnobUnit("digits", "late ones carried over", 1, epochs=1))
+    (late,) = run_knob(KnobCell("digits", "late ones carried over", 1, epochs=1))
     assert 5.5 < late.gradients < 7.5
-    stale = run_knob(KnobUnit("digits", "server, staleness 2", 1, epochs=1))
+    (stale,) = run_knob(KnobCell("digits", "server, staleness 2", 1, epochs=1))
     assert stale.busiest > late.busiest
     base = KnobRow("digits", FLOAT, 1, 0.9, 2 * late.bytes, late.busiest, late.time_s, 8.0)
-    points = {point.knob: point for point in knob_points([base, late])}
-    assert points[late.knob].bytes == 0.5
-    assert knob_points([late]) == []
+    (part,) = STUDY.chosen(["knobs"])
+    points = {point["knob"]: point for point in part.points([base, late])}
+    assert points[late.knob]["bytes"] == 0.5
+    assert part.points([late])[0]["bytes"] is None
 
 
 def test_diamonds_are_split_and_scaled():

@@ -1,27 +1,28 @@
-"""The experiment as `make placement-quick` runs it, and the calibration on packets."""
+"""The sample of the study, and the calibration on packets."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
-from studies.placement.__main__ import main
-from studies.placement.calibration import POINTS, Calibrated, calibrate
-from studies.placement.experiment import PlacementResult, claims, points_of, run_placement
+from studies.frame import StudyResult, Work, run_study
+from studies.pages import study_main
+from studies.placement.calibration import POINTS, CalibrationRow, calibrate
 from studies.placement.forecasts import InferenceRow
 from studies.placement.settings import QUICK, UNIFORM
+from studies.placement.study import STUDY
 
 
 def test_the_sample_holds_and_leaves_its_files(tmp_path, capsys):
-    assert main(["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
+    assert study_main(STUDY, ["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     written = json.loads((tmp_path / "result.json").read_text())
     assert said["points"] == written["points"]
-    assert len(written["claims"]) == 7
-    assert all(claim["holds"] for claim in written["claims"])
+    assert len(written["bars"]) == 7
+    assert all(bar["holds"] for bar in written["bars"])
     for name in (
-        "runs.csv",
-        "points.csv",
+        "clusters.csv",
+        "clusters-points.csv",
         "calibration.csv",
         "knobs.csv",
         "forecasts.csv",
@@ -30,7 +31,7 @@ def test_the_sample_holds_and_leaves_its_files(tmp_path, capsys):
         "figures/policies.svg",
     ):
         assert (tmp_path / name).stat().st_size > 0
-    oracle, nothing, dense, rare, told, digests = written["telemetry"]
+    oracle, nothing, dense, rare, told, digests = written["points"]["telemetry"]
     assert (oracle["ratio"], oracle["core"], nothing["bytes_per_s"]) == (1, 0, 0)
     assert dense["bytes_per_s"] == pytest.approx(100 * rare["bytes_per_s"], rel=0.2)
     assert dense["age_s"] < 0.02
@@ -41,7 +42,6 @@ def test_the_sample_holds_and_leaves_its_files(tmp_path, capsys):
     assert 0 < digests["bytes_per_s"] < dense["bytes_per_s"] / 50  # switches tell when there is something to tell
     assert 0 < digests["age_s"] < 0.2
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<svg") >= len(QUICK.scenarios)
     assert page.count("src=") == page.count('src="data:image/png') == 6
 
 
@@ -52,20 +52,25 @@ def test_the_model_is_within_its_bar_of_packets(point):
 
 def test_help_names_the_scenarios(capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["--help"])
+        study_main(STUDY, ["--help"])
     assert ended.value.code == 0
     assert "background 90 %" in " ".join(capsys.readouterr().out.split())
 
 
-def test_claims_can_fail():
-    settings = replace(QUICK, scenarios=(UNIFORM,), jobs=6, orders=()).only(("clusters",))
-    result = run_placement(settings)
-    assert [claim.holds for claim in claims(result)] == [True]
-    rows = tuple(replace(row, jct_s=2 * row.jct_s) if row.policy == "ina-aware" else row for row in result.rows)
-    wrong = (Calibrated("off", (1.0,), (1.2,)),)
-    slow = (InferenceRow("here", 1.0, True, 1, 10.0, 25.0, 10.0, 20.0, 1.0),)
-    worse = PlacementResult(settings, rows, tuple(points_of(rows)), wrong, inference=slow)
-    assert [claim.holds for claim in claims(worse)] == [False, False, False, False]
+def test_bars_can_fail():
+    settings = replace(QUICK, scenarios=(UNIFORM,), cluster_jobs=6, orders=())
+    result = run_study(STUDY, settings, Work(parts=["clusters"]))
+    assert [one.holds for one in result.verdicts] == [True]
+    rows = {
+        "clusters": [
+            replace(row, jct_s=2 * row.jct_s) if row.policy == "ina-aware" else row for row in result.rows("clusters")
+        ],
+        "calibration": [CalibrationRow("off", 0, 1.0, 1.2, 0.2)],
+        "inference": [InferenceRow("here", 1.0, True, 1, 10.0, 25.0, 10.0, 20.0, 1.0)],
+    }
+    points = {part.name: part.points(rows[part.name]) for part in STUDY.chosen(list(rows))}
+    worse = StudyResult(STUDY, settings, {}, rows, points)
+    assert [one.holds for one in worse.verdicts] == [False, False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -79,5 +84,5 @@ def test_claims_can_fail():
     ],
 )
 def test_wrong_flags_are_named(capsys, flags, said):
-    assert main(flags) == 2
+    assert study_main(STUDY, flags) == 2
     assert said in capsys.readouterr().err

@@ -16,14 +16,14 @@ from p4reduce.workers.records import Collective
 from p4switch.base.values import PS_PER_S
 from studies.placement import telemetry
 from studies.placement.calibration import AROUND, LANES, NUMBERS
-from studies.placement.telemetry import SHARE, TOPOLOGY, Bursting, OnOff, Reader, TelemetryUnit, run_telemetry
+from studies.placement.telemetry import SHARE, TOPOLOGY, Bursting, OnOff, Reader, TelemetryCell, run_telemetry
 
 
 def test_readings_that_no_placement_uses_need_not_be_made(monkeypatch):
-    unit = TelemetryUnit(Bursting(0.4, 3), "counters", 0.15, 0.0, 2)
-    few = run_telemetry(unit)
+    unit = TelemetryCell(Bursting(0.4, 3), "counters", 0.15, 0.0, 2)
+    (few,) = run_telemetry(unit)
     monkeypatch.setattr(telemetry, "DENSE_S", 0.0)
-    every = run_telemetry(unit)
+    (every,) = run_telemetry(unit)
     assert few.readings < every.readings
     assert (few.jct_s, few.age_s) == (every.jct_s, every.age_s)
 

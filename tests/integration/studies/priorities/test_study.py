@@ -1,6 +1,5 @@
 """The study's sample, from flags to the page."""
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,31 +7,39 @@ from pathlib import Path
 import pytest
 
 from p4reduce.group.errors import ClusterError
-from studies.pages import POLICY, write_priorities_report
-from studies.priorities.figures import write_files
-from studies.priorities.study import StudyResult, claims, run_study
-from studies.priorities.units import QUICK, StudySettings, layer_units, learning_units, run_layered, run_learning
+from studies.frame import StudyResult, run_study
+from studies.pages import POLICY, write_study
+from studies.priorities.cells import (
+    QUICK,
+    LearningRow,
+    StudySettings,
+    layer_cells,
+    learning_cells,
+    run_layered,
+    run_learning,
+)
+from studies.priorities.study import STUDY, bars
 
 
 @pytest.fixture(scope="module")
 def result() -> StudyResult:
-    return run_study(QUICK)
+    return run_study(STUDY, QUICK)
 
 
-def test_all_that_must_hold_holds(result: StudyResult) -> None:
-    assert len(result.claims) >= 10
-    assert [claim.text for claim in result.claims if not claim.holds] == []
+def test_all_that_must_hold_holds_in_the_sample(result: StudyResult) -> None:
+    assert len(result.verdicts) >= 10
+    assert [verdict.bar for verdict in result.verdicts if not verdict.holds] == []
+    assert not any(verdict.decided for verdict in result.verdicts)  # on a seed that the study was developed on
 
 
 def test_files_hold_the_rows_and_the_page_needs_nothing_else(result: StudyResult, tmp_path: Path) -> None:
-    files, figures = write_files(result, tmp_path)
-    rows = list(csv.DictReader((tmp_path / "runs.csv").open(encoding="utf-8")))
-    assert len(rows) == len(result.rows)
-    assert {row["knowledge"] for row in rows} == {"oracle", "predicted", "none"}
-    assert json.loads((tmp_path / "result.json").read_text("utf-8"))["claims"][0]["holds"] is True
-    assert {"load", "interleaving", "sizes", "resends", "fairness"} == set(figures)
+    files = write_study(result, tmp_path)
+    assert {row.knowledge for row in result.rows("sizes")} == {"oracle", "predicted", "none"}
+    assert json.loads((tmp_path / "result.json").read_text("utf-8"))["bars"][0]["holds"] is True
+    figures = {path.stem for path in (tmp_path / "figures").glob("*.png")}
+    assert figures == {"load", "interleaving", "sizes", "resends", "fairness"}
     assert all(path.is_file() for path in files)
-    page = write_priorities_report(tmp_path / "report.html", result, figures).read_text("utf-8")
+    page = (tmp_path / "report.html").read_text("utf-8")
     assert POLICY.replace("'", "&#x27;") in page or POLICY in page
     assert page.count("data:image/png;base64,") == len(figures)
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
@@ -55,7 +62,7 @@ def test_settings_that_cannot_be_name_the_field_and_the_fix(wrong: dict[str, obj
         StudySettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_layers_and_learning_have_rows_and_claims() -> None:
+def test_layers_and_learning_have_rows_and_bars() -> None:
     """Models far smaller than in the study, over one channel and four; the digits for two rounds."""
     settings = replace(
         QUICK,
@@ -66,11 +73,15 @@ def test_layers_and_learning_have_rows_and_claims() -> None:
         learning_rounds=2,
         stragglers=(2.0,),
     )
-    layers = [row for unit in layer_units(settings) for row in run_layered(unit)]
+    layers = [row for cell in layer_cells(settings) for row in run_layered(cell)]
     assert [(row.channels, row.ratio) for row in layers] == [(1, 1.0), (4, 1.0)]
     assert layers[0].saved == 0 < layers[1].saved
-    learning = [row for unit in learning_units(settings)[1:2] for row in run_learning(unit)]
+    learning: list[LearningRow] = [row for cell in learning_cells(settings)[1:2] for row in run_learning(cell)]
     assert [row.rounds for row in learning] == [1, 2]
-    (claim,) = [one for one in claims(settings, (), (), layers, 1) if "layers of vgg16" in one.text]
-    assert claim.holds == (layers[1].saved >= 0.15)
-    assert "15 %" in claim.text
+    (part,) = STUDY.chosen(["layers"])
+    found = StudyResult(STUDY, settings, {}, {"layers": layers}, {"layers": part.points(layers)})
+    (verdict,) = found.verdicts
+    assert "layers of vgg16" in verdict.bar
+    assert verdict.limit == ">= 15.0 %"
+    assert verdict.holds == (layers[1].saved >= 0.15)
+    assert len([bar for bar in bars(found) if bar.values]) == 1

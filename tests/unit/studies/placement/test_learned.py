@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from studies.placement import learned
-from studies.placement.learned import FEATURES, Learned, LearnUnit, Weights, learn, learn_points, mean_jct, run_learning
+from studies.placement.learned import FEATURES, LearnCell, Learned, LearnRow, Weights, learn, mean_jct, run_learning
 from studies.placement.settings import BACKGROUND_90, SMALL_HOSTS, Scenario
 
 
@@ -44,10 +44,7 @@ def test_a_training_repeats_itself_and_its_policy_ends_every_job(monkeypatch):
 
 
 def test_tests_are_told_apart_by_training():
-    unit = LearnUnit(2, 0, (BACKGROUND_90,), (6,), 3)
-    one, other = run_learning(unit), run_learning(LearnUnit(1, 0, (BACKGROUND_90,), (6,), 3))
-    assert {row.policy for row in one.rows} == {"learned"}
-    points = {point.policy: point for point in learn_points([one, other])}
-    assert points["learned"].trainings == 2
-    assert points["packed"].trainings == 1
-    assert points["learned"].best_s <= points["learned"].jct_s <= points["learned"].worst_s
+    other, first = (list(run_learning(LearnCell(seed, 0, (BACKGROUND_90,), (6,), 3))) for seed in (2, 1))
+    assert {(row.policy, row.training) for row in other if isinstance(row, LearnRow)} == {("learned", 2)}
+    tested = {(row.policy, row.training) for row in first if isinstance(row, LearnRow)}
+    assert tested == {("learned", 1), *((name, 0) for name in learned.HEURISTICS)}

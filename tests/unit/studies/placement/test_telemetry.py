@@ -1,15 +1,15 @@
-"""What the reader tells a policy, ratios to the oracle, and a claim that can fail."""
+"""What the reader tells a policy, ratios to the oracle, and a bar that can fail."""
 
-from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from p4reduce.topologies import load
-from studies.placement.experiment import PlacementResult, claims
+from studies.frame import StudyResult
 from studies.placement.settings import QUICK
-from studies.placement.telemetry import TOPOLOGY, Bursting, Reader, TelemetryRow, telemetry_points, telemetry_units
+from studies.placement.study import STUDY
+from studies.placement.telemetry import TOPOLOGY, Bursting, Reader, TelemetryRow, telemetry_cells
 
 UP = ("leaf1", 4)
 """a link of 100 Mb/s"""
@@ -51,34 +51,39 @@ def test_a_link_of_which_nothing_was_said_is_empty():
 
 
 def test_every_interval_has_a_run_and_long_ones_thresholds():
-    units = telemetry_units((Bursting(1.0, 5),), (0.01, 0.3), (0.1, 0.5), (0.02,), (1, 2))
-    assert len(units) == len(set(units)) == 2 * (2 + 2 + 2 + 1)
-    assert {unit.interval_s for unit in units if unit.threshold and unit.knows == "counters"} == {0.3}
-    assert {unit.interval_s for unit in units if unit.knows == "digests"} == {0.02}
+    cells = telemetry_cells((Bursting(1.0, 5),), (0.01, 0.3), (0.1, 0.5), (0.02,), (1, 2))
+    assert len(cells) == len(set(cells)) == 2 * (2 + 2 + 2 + 1)
+    assert {cell.interval_s for cell in cells if cell.threshold and cell.knows == "counters"} == {0.3}
+    assert {cell.interval_s for cell in cells if cell.knows == "digests"} == {0.02}
+
+
+def points(rows):
+    (part,) = STUDY.chosen(["telemetry"])
+    return part.points(rows)
 
 
 def test_ratios_are_to_the_oracle_of_the_same_seeds():
     rows = [row("oracle", 0.0, 1.0), row("oracle", 0.0, 3.0, seed=2), row("counters", 0.1, 1.5)]
-    rows += [row("counters", 0.1, 3.0, seed=2), row("counters", 0.1, 9.0, burst=5.0)]  # that one has no oracle
-    oracle, counters = telemetry_points(rows)
-    assert (oracle.ratio, oracle.worst, oracle.seeds) == (1.0, 1.0, 2)
-    assert (counters.ratio, counters.worst, counters.jct_s) == (4.5 / 4.0, 1.5, 2.25)
-    assert telemetry_points([]) == []
+    rows += [row("counters", 0.1, 3.0, seed=2), row("counters", 0.1, 9.0, burst=5.0)]
+    oracle, counters, other = points(rows)
+    assert (oracle["ratio"], oracle["worst"], oracle.seeds) == (1.0, 1.0, 2)
+    assert (counters["ratio"], counters["worst"], counters["jct_s"]) == (1.25, 1.5, 2.25)
+    assert other["ratio"] is None  # it has no oracle
+    assert points([]) == []
 
 
 @pytest.mark.parametrize(
     ("jct", "core", "holds"),
     [
-        ((1.0, 1.005, 1.2), (0.5, 0.05, 0.01), True),
-        ((1.0, 1.02, 1.2), (0.5, 0.05, 0.01), False),  # what is cheap is not close
-        ((1.0, 1.005, 1.2), (0.5, 0.06, 0.01), False),
-        ((1.0, 1.0, 1.0), (0.5, 0.4, 0.3), False),  # nothing is cheap
+        ((1.0, 1.005, 1.2), (0.5, 0.05, 0.01), [True, True]),
+        ((1.0, 1.02, 1.2), (0.5, 0.05, 0.01), [False, True]),  # what is cheap is not close
+        ((1.0, 1.005, 1.2), (0.5, 0.06, 0.01), [False, True]),
+        ((1.0, 1.0, 1.0), (0.5, 0.4, 0.3), [True, False]),  # nothing is cheap
     ],
 )
-def test_the_claim_wants_one_interval_that_is_close_and_cheap(jct, core, holds):
+def test_the_bar_wants_one_interval_that_is_close_and_cheap(jct, core, holds):
     rows = [row("oracle", 0.0, 1.0), row("nothing", 0.0, 1.0)]
     rows += [row("counters", at, *pair[:1], core=pair[1]) for at, pair in enumerate(zip(jct, core, strict=True), 1)]
-    result = PlacementResult(replace(QUICK), (), (), (), telemetry=tuple(rows))
-    assert [claim.holds for claim in claims(result)] == [holds]
-    few = replace(result, telemetry=tuple(rows[:-1]))  # two intervals are no sweep
-    assert claims(few) == []
+    for some, wanted in ((rows, holds), (rows[:-1], [])):  # two intervals are no sweep
+        found = StudyResult(STUDY, QUICK, {}, {"telemetry": some}, {"telemetry": points(some)})
+        assert [one.holds for one in found.verdicts] == wanted

@@ -8,8 +8,8 @@ from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError
 from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, Process, Ring, Route, Schedule, Tree
 from p4reduce.play.turns.acts import Played
 from p4reduce.play.turns.player import play
-from studies.tdm.planning import CHAIN, FRAME, two_groups
-from tests.integration.studies.tdm.schedules import GBPS, NETWORK, job, placed, schedule
+from studies.turns.packets import CHAIN, FRAME, two_groups
+from tests.integration.studies.turns.schedules import GBPS, NETWORK, job, placed, schedule
 
 SIZE = 200_000
 SENT_S = SIZE / NETWORK.nic * FRAME

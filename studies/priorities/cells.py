@@ -1,8 +1,7 @@
-"""One piece of the study that can run anywhere: a scene under one seed, and everything that is tried on it."""
+"""The cells of the study: a scene under one seed with all that is tried on it, layers, stale workers, learning."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
 from typing import Final, Literal
 
 from p4reduce.control_plane.plans.routes import frame_bytes, frame_time_ps
@@ -13,6 +12,7 @@ from p4reduce.play.priorities.governed import Alone, Governed, Governing, Knowle
 from p4reduce.play.priorities.models import SHAPES, LayerDescription, run_layers
 from p4reduce.play.priorities.run import JobResult, RunResult, run
 from p4reduce.topologies.model import parse_delay
+from studies.frame import column, percent, record, scaled
 
 # Every parameter of the study of priorities.
 
@@ -20,6 +20,9 @@ from p4reduce.topologies.model import parse_delay
 LENET_5: Final = 61_706
 """float32 parameters of the smallest jobs"""
 MOST_JITTER: Final = 1 / 3
+DEVELOPED: Final = range(5)
+HELD_OUT: Final = range(100, 105)
+"""seeds that no policy and no bar was chosen on"""
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class StudySettings:
     seeds : tuple of int
         Of computing times, and of orders that are drawn.
     few_seeds : int
-        The first so many seeds are used for policies that are asked while flows are under way, and for sweeps of
-        predictions.
+        The first so many seeds are used for policies that are asked while flows are under way, and for sweeps: for
+        all that no bar is about.
     rounds : int
         Of every job.
     elements : int
@@ -85,7 +88,7 @@ class StudySettings:
         Rounds after which an order is rotated; 0: never.
     """
 
-    seeds: tuple[int, ...] = tuple(range(5))
+    seeds: tuple[int, ...] = tuple(HELD_OUT)
     few_seeds: int = 1
     rounds: int = 12
     elements: int = LENET_5
@@ -174,7 +177,7 @@ QUICK: Final = StudySettings(
     learning_rounds=0,
     rotations=(),
 )
-"""`make priorities-quick`: a sample."""
+"""A sample, in which one seed of those that the study was developed on stands for all."""
 
 
 # The networks and jobs of the study: two leaves with one uplink, jobs of three workers and a server.
@@ -261,139 +264,153 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Unit:
-    """What one process does. ``part``: of the study."""
+class SceneCell:
+    """A scene under one seed, and all that is tried on it."""
 
-    part: str
     scene: Scene
     seed: int
     ways: tuple[Way, ...]
     read_every: str
-    by_round: bool = False
 
 
-@dataclass(frozen=True)
-class Row:
-    """One job under one policy: a line of runs.csv."""
+@record
+class JobRow:
+    """One job under one policy."""
 
-    part: str
-    policy: str
-    knowledge: str
-    sizes: str
-    phi: float
+    policy: str = column("policy")
+    knowledge: str = column("told by")
+    sizes: str = column("sizes")
+    phi: float = column("phi: communication / round, alone", "{:g}")
     where: str
-    jitter: float
-    latency: str
-    queues: int
-    rotate_rounds: int
+    jitter: float = column("jitter of computing times", percent(0))
+    latency: str = column("control latency")
+    queues: int = column("queues for jobs")
+    rotate_rounds: int = column("rotated every", lambda rounds: f"{rounds} rounds" if rounds else "never")
     seed: int
     job: int
-    size: int
-    priority: int
-    """class that its gradients had at the end, 1..6"""
+    size: int = column("size")
+    priority: int = column("class")
+    """that its gradients had at the end, 1..6"""
     alone_ps: int
     """all rounds, by itself"""
     took_ps: int
-    slowdown: float
+    slowdown: float = column("time / alone", "{:.3f}")
     """took / alone"""
-    steady: float
+    steady: float = column("without learning", "{:.3f}")
     """the same without the first three rounds"""
     frames: int
     resends: int
-    jain: float
-    """Jain's index of 1 / slowdown over the jobs of the run"""
-    writes: int
+    jain: float = column("Jain's index, lowest seed", "{:.3f}")
+    """of 1 / slowdown over the jobs of the run"""
+    writes: int = column("writes", "{:.0f}")
     """entries of switches written in the run"""
     readings: int
     """of counters, in the run"""
-    median_error: float | None
-    """of predicted starts in the run, as a share of the period; None: nothing was predicted"""
-    p95_error: float | None
-    median_lead: float | None
-    in_time: float | None
+    median_error: float | None = column("median error of predicted starts", percent(2))
+    """in the run, as a share of the period; None: nothing was predicted"""
+    p95_error: float | None = column("95th percentile of errors", percent(1))
+    median_lead: float | None = column("known ahead, periods", "{:.2f}")
+    in_time: float | None = column("in time", percent(1))
     """share of rounds whose class was written before the first frame"""
 
+    @property
+    def way(self) -> str:
+        """The policy, with who told it if that is no oracle."""
+        return self.policy if self.knowledge == Knowledge.ORACLE.value else f"{self.policy}, {self.knowledge}"
 
-@dataclass(frozen=True)
+    @property
+    def resent(self) -> float:
+        """Share of frames that were sent again."""
+        return self.resends / max(1, self.frames)
+
+
+@record
 class RoundRow:
-    """One round of a job: a line of rounds.csv."""
+    """One round of a job."""
 
-    part: str
-    policy: str
+    policy: str = column("policy")
     seed: int
-    job: int
-    round: int
+    job: int = column("job")
+    round: int = column("round, from 0")
     took_ps: int
     alone_ps: int
 
-
-@dataclass(frozen=True)
-class UnitResult:
-    """What came of a unit."""
-
-    rows: tuple[Row, ...]
-    rounds: tuple[RoundRow, ...]
-    runs: int
-    """all sums exact, the bytes of every link as predicted: a run in which they are not ends with an error"""
+    @property
+    def slowdown(self) -> float:
+        """Over the same round alone."""
+        return self.took_ps / self.alone_ps
 
 
-def run_unit(unit: Unit) -> UnitResult:
-    """Stage the scene once, then try everything on it."""
-    staged = set_up(unit.scene, unit.seed)
-    rows: list[Row] = []
-    rounds: list[RoundRow] = []
-    for way in unit.ways:
-        governing = Governing(way.policy, way.knowledge, way.rotate_rounds, parse_delay(unit.read_every))
-        found = run_governed(staged.description, governing, staged.alone)
-        rows += _rows(unit, way, staged, found)
-        if unit.by_round:
-            rounds += _rounds(unit, way, staged, found)
-    return UnitResult(tuple(rows), tuple(rounds), len(unit.ways) + 2 * len(unit.scene.sizes))
+def run_scene(cell: SceneCell) -> Iterator[JobRow]:
+    """Stage the scene once, then try everything on it.
+
+    A run in which a sum is wrong, or a link has other bytes than predicted, ends with an error.
+    """
+    for way, staged, found in _tried(cell):
+        yield from _rows(cell, way, staged, found)
 
 
-def units_of(settings: StudySettings) -> list[Unit]:
-    """The whole study; long pieces first."""
-    few = settings.seeds[: settings.few_seeds]
+def run_rounds(cell: SceneCell) -> Iterator[RoundRow]:
+    """The same, round by round."""
+    for way, staged, found in _tried(cell):
+        for number, (took, alone) in enumerate(zip(found.run.jobs, staged.by_themselves, strict=True)):
+            for place, (mine, its) in enumerate(zip(_each(took), _each(alone), strict=True)):
+                yield RoundRow(way.policy, cell.seed, number, place, mine, its)
+
+
+def _tried(cell: SceneCell) -> Iterator[tuple[Way, Staged, Governed]]:
+    staged = set_up(cell.scene, cell.seed)
+    for way in cell.ways:
+        governing = Governing(way.policy, way.knowledge, way.rotate_rounds, parse_delay(cell.read_every))
+        yield way, staged, run_governed(staged.description, governing, staged.alone)
+
+
+def scene_cells(settings: StudySettings, part: str) -> list[SceneCell]:
+    """The cells of a part."""
+    every, few = settings.seeds, settings.seeds[: settings.few_seeds]
     base = Scene((1,) * 4, settings.low_phi, settings.elements, settings.rounds, jitter=settings.jitter,
                  latency=settings.latency)  # fmt: skip
-    units: list[Unit] = []
-
-    def add(part: str, scene: Scene, seeds: tuple[int, ...], ways: list[Way], *, by_round: bool = False) -> None:
-        made = [Unit(part, scene, seed, tuple(ways), settings.read_every, by_round) for seed in seeds]
-        units.extend(unit for unit in made if unit.ways)
-
-    if settings.sizes:
-        unequal = replace(base, sizes=settings.sizes, phi=settings.sizes_phi)
-        orders = ("fifo", "random", "sjf", "reversed", "intensity")
-        told = [Way("sjf", Knowledge.PREDICTED), Way("sjf", Knowledge.NONE)]
-        add("sizes", unequal, settings.seeds, [*map(Way, orders), *told])
-        add("sizes", unequal, few, [Way(name) for name in settings.within_policies])
-    if settings.queue_jobs:
-        for queues in settings.queues:
-            many = replace(base, sizes=(1,) * settings.queue_jobs, phi=settings.queue_phi, queues=queues)
-            add("queues", many, few, [Way("sjf")])
-    for latency in settings.latencies:
-        add("latency", replace(base, latency=latency), few, [Way("sjf", Knowledge.PREDICTED)])
-    for jitter in settings.jitters:
-        add("jitter", replace(base, jitter=jitter), few, [Way("sjf", Knowledge.PREDICTED)])
-    for phi in settings.phis:
-        add("load", replace(base, phi=phi), settings.seeds, [Way(name) for name in settings.policies])
-    for phi in settings.within_phis:
-        add("load", replace(base, phi=phi), few, [Way(name) for name in settings.within_policies])
-    for phi in settings.identical_phis:
-        lockstep = replace(base, phi=phi, jitter=0.0)
-        add("identical", lockstep, settings.seeds, [Way("fifo"), Way("random")])
-        add("identical", lockstep, few, [Way("pull-push"), Way("batch")])
-    every = [Way(name) for name in (*settings.policies, *settings.within_policies)]
-    add("apart", replace(base, where="apart"), settings.seeds, every[:3])
-    add("apart", replace(base, where="apart"), few, every[3:])
-    add("single", replace(base, sizes=(1,)), settings.seeds, [Way("fifo"), Way("batch")])
-    two = replace(base, sizes=(1, 1), phi=settings.sizes_phi)
-    add("same-hosts", replace(two, where="same-hosts"), settings.seeds, [Way("fifo"), Way("sjf")])
-    add("two", two, few, [Way("fifo"), Way("batch"), Way("sjf")], by_round=True)
     crowded = replace(base, phi=settings.sizes_phi)
-    add("rotation", crowded, few, [Way("sjf", rotate_rounds=rounds) for rounds in settings.rotations])
-    return sorted(units, key=lambda unit: -sum(unit.scene.sizes) * len(unit.ways))
+    asked, within = ([Way(name) for name in names] for names in (settings.policies, settings.within_policies))
+    predicted = [Way("sjf", Knowledge.PREDICTED)]
+    tried: list[tuple[Scene, Sequence[int], Sequence[Way]]] = []
+    match part:
+        case "sizes" if settings.sizes:
+            unequal = replace(crowded, sizes=settings.sizes)
+            orders = [Way(name) for name in ("fifo", "random", "sjf", "reversed", "intensity")]
+            tried = [(unequal, every, [*orders, *predicted, Way("sjf", Knowledge.NONE)]), (unequal, few, within)]
+        case "queues" if settings.queue_jobs:
+            many = replace(base, sizes=(1,) * settings.queue_jobs, phi=settings.queue_phi)
+            tried = [(replace(many, queues=queues), few, [Way("sjf")]) for queues in settings.queues]
+        case "latency":
+            tried = [(replace(base, latency=latency), few, predicted) for latency in settings.latencies]
+        case "jitter":
+            tried = [
+                (replace(base, jitter=jitter), every if jitter == settings.jitter else few, predicted)
+                for jitter in settings.jitters
+            ]
+        case "load":
+            tried = [(replace(base, phi=phi), every, asked) for phi in settings.phis]
+            tried += [(replace(base, phi=phi), few, within) for phi in settings.within_phis]
+        case "identical":
+            ways = [Way(name) for name in ("fifo", "random", "pull-push", "batch")]
+            tried = [(replace(base, phi=phi, jitter=0.0), every, ways) for phi in settings.identical_phis]
+        case "apart":
+            tried = [(replace(base, where="apart"), every, [*asked, *within])]
+        case "single":
+            tried = [(replace(base, sizes=(1,)), every, [Way("fifo"), Way("batch")])]
+        case "same-hosts":
+            tried = [(replace(crowded, sizes=(1, 1), where="same-hosts"), every, [Way("fifo"), Way("sjf")])]
+        case "interleaving":
+            tried = [(replace(crowded, sizes=(1, 1)), few, [Way("fifo"), Way("batch"), Way("sjf")])]
+        case "rotation":
+            tried = [(crowded, few, [Way("sjf", rotate_rounds=rounds) for rounds in settings.rotations])]
+    return [
+        SceneCell(scene, seed, tuple(ways), settings.read_every)
+        for scene, seeds, ways in tried
+        for seed in seeds
+        if ways
+    ]
 
 
 def _steady(took: JobResult, alone: JobResult) -> float:
@@ -403,17 +420,13 @@ def _steady(took: JobResult, alone: JobResult) -> float:
     return without_first(took) / without_first(alone)
 
 
-def _rows(unit: Unit, way: Way, staged: Staged, found: Governed) -> list[Row]:
-    scene, told = unit.scene, found.accuracy
-    slow = [
-        took.completion_ps / alone.completion_ps
-        for took, alone in zip(found.run.jobs, staged.by_themselves, strict=True)
-    ]
+def _rows(cell: SceneCell, way: Way, staged: Staged, found: Governed) -> Iterator[JobRow]:
+    scene, told = cell.scene, found.accuracy
+    pairs = list(zip(found.run.jobs, staged.by_themselves, strict=True))
+    slow = [took.completion_ps / alone.completion_ps for took, alone in pairs]
     errors = sorted(told.errors) if told is not None else []
-    p95 = errors[min(len(errors) - 1, int(0.95 * len(errors)))] if errors else None
-    return [
-        Row(
-            part=unit.part,
+    for number, (took, alone) in enumerate(pairs):
+        yield JobRow(
             policy=way.policy,
             knowledge=way.knowledge.value,
             sizes=":".join(map(str, scene.sizes)),
@@ -423,7 +436,7 @@ def _rows(unit: Unit, way: Way, staged: Staged, found: Governed) -> list[Row]:
             latency=scene.latency,
             queues=scene.queues,
             rotate_rounds=way.rotate_rounds,
-            seed=unit.seed,
+            seed=cell.seed,
             job=number,
             size=scene.sizes[number],
             priority=found.classes[number],
@@ -437,23 +450,10 @@ def _rows(unit: Unit, way: Way, staged: Staged, found: Governed) -> list[Row]:
             writes=found.run.writes,
             readings=found.readings,
             median_error=None if told is None else told.median_error,
-            p95_error=None if told is None else p95,
+            p95_error=errors[min(len(errors) - 1, int(0.95 * len(errors)))] if errors else None,
             median_lead=None if told is None else told.median_lead,
             in_time=None if told is None else told.in_time_share,
         )
-        for number, (took, alone) in enumerate(zip(found.run.jobs, staged.by_themselves, strict=True))
-    ]
-
-
-def _rounds(unit: Unit, way: Way, staged: Staged, found: Governed) -> list[RoundRow]:
-    made = []
-    for number, (took, alone) in enumerate(zip(found.run.jobs, staged.by_themselves, strict=True)):
-        pairs = zip(_each(took), _each(alone), strict=True)
-        made += [
-            RoundRow(unit.part, way.policy, unit.seed, number, place, mine, its)
-            for place, (mine, its) in enumerate(pairs)
-        ]
-    return made
 
 
 def _each(job: JobResult) -> list[int]:
@@ -469,65 +469,60 @@ RATE_BPS: Final = 10_000_000_000
 
 
 @dataclass(frozen=True)
-class LayerUnit:
+class LayerCell:
     """One model whose communication takes so many times as long as computing, over every number of channels."""
 
-    settings: StudySettings
     model: str
     ratio: float
+    channels: tuple[int, ...]
+    scale: int
 
 
-@dataclass(frozen=True)
+@record
 class LayerRow:
-    """One run: a line of layers.csv."""
+    """One run."""
 
-    model: str
-    ratio: float
-    """communication (all frames of an iteration on a host's link) over computation"""
-    channels: int
+    model: str = column("model")
+    ratio: float = column("communication / computation", "{:g}")
+    """all frames of an iteration on a host's link, over computing"""
+    channels: int = column("channels")
     """1: first come, first served"""
-    iteration_ps: float
-    over_bound: float
+    iteration_ps: float = column("iteration, us", scaled(1e-6, "{:.1f}"))
+    over_bound: float = column("over the bound", "{:.3f}")
     """over the larger of communication and computation"""
-    saved: float
-    """1 - iteration / iteration with one channel"""
-    resend_share: float
+    saved: float = column("saved against one channel", percent())
+    resend_share: float = column("sent again", percent(2))
 
 
-def layer_units(settings: StudySettings) -> list[LayerUnit]:
+def layer_cells(settings: StudySettings) -> list[LayerCell]:
     """Every model at every ratio."""
-    return [LayerUnit(settings, model, ratio) for model in settings.layer_models for ratio in settings.layer_ratios]
+    channels = tuple(sorted({1, *settings.layer_channels}))
+    return [
+        LayerCell(model, ratio, channels, settings.layer_scale)
+        for model in settings.layer_models
+        for ratio in settings.layer_ratios
+    ]
 
 
-def run_layered(unit: LayerUnit) -> list[LayerRow]:
+def run_layered(cell: LayerCell) -> Iterator[LayerRow]:
     """All numbers of channels, one first."""
-    settings, found = unit.settings, list[LayerRow]()
-    bare = LayerDescription(LAYERED_TOPOLOGY, unit.model, 1, scale=settings.layer_scale)
+    bare = LayerDescription(LAYERED_TOPOLOGY, cell.model, 1, scale=cell.scale)
     chunks = sum(-(-size // bare.lanes) for size in bare.elements)
     communication = chunks * frame_time_ps(frame_bytes(bare.lanes), RATE_BPS)
-    compute = round(communication / unit.ratio)
-    for channels in sorted({1, *settings.layer_channels}):
-        about = LayerDescription(LAYERED_TOPOLOGY, unit.model, compute, channels, scale=settings.layer_scale)
-        result = run_layers(about)
-        first = found[0].iteration_ps if found else result.iteration_ps
-        found.append(
-            LayerRow(
-                unit.model,
-                unit.ratio,
-                channels,
-                result.iteration_ps,
-                result.iteration_ps / max(communication, compute),
-                1 - result.iteration_ps / first,
-                result.resend_share,
-            )
+    compute = round(communication / cell.ratio)
+    first = None
+    for channels in cell.channels:
+        result = run_layers(LayerDescription(LAYERED_TOPOLOGY, cell.model, compute, channels, scale=cell.scale))
+        first = first or result.iteration_ps
+        yield LayerRow(
+            cell.model,
+            cell.ratio,
+            channels,
+            result.iteration_ps,
+            result.iteration_ps / max(communication, compute),
+            1 - result.iteration_ps / first,
+            result.resend_share,
         )
-    return found
-
-
-def saved_by(rows: Sequence[LayerRow], model: str, ratio: float, channels: int) -> LayerRow | None:
-    """The run of a model at a ratio with so many channels; None: there was none."""
-    wanted = (model, ratio, channels)
-    return next((row for row in rows if (row.model, row.ratio, row.channels) == wanted), None)
 
 
 # A stale-synchronous parameter server with a straggler: what putting the oldest batch first saves.
@@ -544,89 +539,82 @@ MOST_WRITTEN: Final = 3
 
 
 @dataclass(frozen=True)
-class StaleUnit:
+class StaleCell:
     """One job under one seed, with every order of its batches."""
 
-    settings: StudySettings
     staleness: int
     straggler: float
     """by how much one of the workers computes longer"""
     seed: int
+    phi: float
+    elements: int
+    rounds: int
+    jitter: float
+    latency: str
 
 
-@dataclass(frozen=True)
+@record
 class StaleRow:
-    """One run: a line of stale.csv."""
+    """One run."""
 
-    staleness: int
-    straggler: float
-    order: str
+    staleness: int = column("staleness")
+    straggler: float = column("straggler computes longer by", "{:g}")
+    order: str = column("order")
     """strangers, none: first come, first served; switch: a register keeps the newest iteration; controller: entries are
     written as batches advance"""
     phi: float
     seed: int
-    took_ps: int
-    saved: float
-    """1 - took / took of first come, first served (none)"""
-    saved_strangers: float
-    """the same against strangers"""
-    resend_share: float
-    writes: int
+    took_ps: int = column("time, ms", scaled(1e-9, "{:.3f}"))
+    saved: float = column("saved against none", percent())
+    saved_strangers: float = column("saved against strangers", percent())
+    resend_share: float = column("sent again", percent(2))
+    writes: int = column("writes", "{:.0f}")
 
 
-def stale_units(settings: StudySettings) -> list[StaleUnit]:
+def stale_cells(settings: StudySettings) -> list[StaleCell]:
     """Every bound and straggler in every seed."""
+    how = settings.stale_phi, settings.stale_elements, settings.rounds, settings.jitter, settings.latency
     return [
-        StaleUnit(settings, staleness, straggler, seed)
+        StaleCell(staleness, straggler, seed, *how)
         for staleness in settings.stalenesses
         for straggler in settings.stragglers
         for seed in settings.seeds
     ]
 
 
-def run_stale(unit: StaleUnit) -> list[StaleRow]:
+def run_stale(cell: StaleCell) -> Iterator[StaleRow]:
     """The workers sit behind one uplink, the server on its other side."""
-    settings = unit.settings
     hosts = tuple(f"h{WORKERS + number}" for number in range(1, WORKERS + 1))
-    bare = JobDescription(hosts, "server1", settings.stale_elements, 1, plan="ps", name="stale")
+    bare = JobDescription(hosts, "server1", cell.elements, 1, plan="ps", name="stale")
     takes = round(run(Description(STALE_TOPOLOGY, (bare,), rounds=2)).jobs[0].iteration_ps)
-    slow = (1.0,) * (WORKERS - 1) + (unit.straggler,)
-    about = replace(with_phi(bare, takes, settings.stale_phi), staleness=unit.staleness, slowdowns=slow)
-    orders = (STRANGERS, NO_ORDER, "switch", *(("controller",) if unit.staleness <= MOST_WRITTEN else ()))
+    slow = (1.0,) * (WORKERS - 1) + (cell.straggler,)
+    about = replace(with_phi(bare, takes, cell.phi), staleness=cell.staleness, slowdowns=slow)
+    orders = (STRANGERS, NO_ORDER, "switch", *(("controller",) if cell.staleness <= MOST_WRITTEN else ()))
     found: dict[str, RunResult] = {}
     for order in orders:
         description = Description(
             STALE_TOPOLOGY,
             (replace(about, order=order),),
-            rounds=settings.rounds,
-            jitter=settings.jitter,
-            control_latency_ps=parse_delay(settings.latency),
-            seed=unit.seed,
+            rounds=cell.rounds,
+            jitter=cell.jitter,
+            control_latency_ps=parse_delay(cell.latency),
+            seed=cell.seed,
         )
         found[order] = run(description)
     took = {order: one.jobs[0].completion_ps for order, one in found.items()}
-    return [
-        StaleRow(
-            staleness=unit.staleness,
-            straggler=unit.straggler,
+    for order, one in found.items():
+        yield StaleRow(
+            staleness=cell.staleness,
+            straggler=cell.straggler,
             order=order,
-            phi=settings.stale_phi,
-            seed=unit.seed,
+            phi=cell.phi,
+            seed=cell.seed,
             took_ps=took[order],
             saved=1 - took[order] / took[NO_ORDER],
             saved_strangers=1 - took[order] / took[STRANGERS],
             resend_share=one.resend_share,
             writes=one.writes,
         )
-        for order, one in found.items()
-    ]
-
-
-def saved(rows: Sequence[StaleRow], staleness: int, straggler: float, order: str) -> tuple[float, float] | None:
-    """Means over seeds of what an order saves against none and against strangers; None: it was not run."""
-    wanted = (staleness, straggler, order)
-    own = [row for row in rows if (row.staleness, row.straggler, row.order) == wanted]
-    return (fmean(row.saved for row in own), fmean(row.saved_strangers for row in own)) if own else None
 
 
 # Staleness and time to accuracy: the digits, with a parameter server that waits for all, for some rounds, or not.
@@ -639,154 +627,61 @@ SYNCHRONOUS: Final = 0
 
 
 @dataclass(frozen=True)
-class LearningUnit:
+class LearningCell:
     """The digits under one bound, with a straggler, under one seed."""
 
-    settings: StudySettings
     staleness: int
     straggler: float
     seed: int
+    phi: float
+    rounds: int
+    jitter: float
 
 
-@dataclass(frozen=True)
+@record
 class LearningRow:
-    """How good the weights were: a line of learning.csv."""
+    """How good the weights were."""
 
-    staleness: int
-    """0: all wait (dist_sync); -1: nobody waits (dist_async)"""
-    straggler: float
+    staleness: int = column("staleness")
+    """0: all wait (dist_sync); -1: no worker waits (dist_async)"""
+    straggler: float = column("straggler computes longer by", "{:g}")
     seed: int
     rounds: float
     """gradients that were applied, over the workers"""
     at_ps: int
-    accuracy: float
+    accuracy: float = column("accuracy on test images", "{:.3f}")
+
+    @property
+    def at_ms(self) -> float:
+        """Virtual time."""
+        return self.at_ps / 1e9
 
 
-def learning_units(settings: StudySettings) -> list[LearningUnit]:
+def learning_cells(settings: StudySettings) -> list[LearningCell]:
     """Synchronous, every bound, none; with and without the worst straggler."""
     if not settings.learning_rounds:
         return []
     stragglers = sorted({1.0, max(settings.stragglers, default=1.0)})
     bounds = (SYNCHRONOUS, *settings.stalenesses, NO_BOUND)
-    seeds = settings.seeds[: settings.few_seeds]
-    return [LearningUnit(settings, bound, slow, seed) for bound in bounds for slow in stragglers for seed in seeds]
-
-
-def run_learning(unit: LearningUnit) -> list[LearningRow]:
-    """Classes by batch where workers do not wait for all; weights are held against the sum of all gradients."""
-    settings = unit.settings
-    hosts = tuple(f"h{8 + number}" for number in range(1, LEARNING_WORKERS + 1))
-    bare = JobDescription(hosts, "server1", 0, 1, plan="ps", model="digits", name="digits")
-    takes = round(run(Description(STALE_TOPOLOGY, (bare,), rounds=2)).jobs[0].iteration_ps)
-    slow = (1.0,) * (LEARNING_WORKERS - 1) + (unit.straggler,)
-    about = with_phi(bare, takes, settings.stale_phi)
-    about = JobDescription(
-        hosts,
-        "server1",
-        0,
-        about.compute_ps,
-        plan="ps",
-        staleness=None if unit.staleness == NO_BOUND else unit.staleness,
-        order="none" if unit.staleness == SYNCHRONOUS else "switch",
-        slowdowns=slow,
-        model="digits",
-        name="digits",
-    )
-    description = Description(
-        STALE_TOPOLOGY, (about,), rounds=settings.learning_rounds, jitter=settings.jitter, seed=unit.seed
-    )
-    scores = run(description).jobs[0].scores
     return [
-        LearningRow(unit.staleness, unit.straggler, unit.seed, one.rounds, one.at_ps, one.accuracy) for one in scores
+        LearningCell(bound, slow, seed, settings.stale_phi, settings.learning_rounds, settings.jitter)
+        for bound in bounds
+        for slow in stragglers
+        for seed in settings.seeds[: settings.few_seeds]
     ]
 
 
-# From rows to points of figures: means over jobs and seeds, and who fares worst.
-
-
-@dataclass(frozen=True)
-class Point:
-    """One policy on one scene, all seeds: a line of points.csv."""
-
-    part: str
-    policy: str
-    knowledge: str
-    sizes: str
-    phi: float
-    jitter: float
-    latency: str
-    queues: int
-    rotate_rounds: int
-    seeds: int
-    mean: float
-    """slowdown: mean over jobs, then over seeds"""
-    lowest: float
-    """of the seeds' means"""
-    highest: float
-    best: float
-    """of each seed's best job, the worst"""
-    worst: float
-    """job of all seeds"""
-    steady: float
-    """mean without the first three rounds"""
-    jain: float
-    """the lowest of the seeds"""
-    resend_share: float
-    """of all frames that hosts sent"""
-    writes: float
-    """entries of switches, mean of a run"""
-    median_error: float | None
-    """median over seeds"""
-    p95_error: float | None
-    median_lead: float | None
-    in_time: float | None
-    """share over all seeds"""
-
-
-def points(rows: Iterable[Row]) -> list[Point]:
-    """A point for every part, policy and scene, in the order of the rows."""
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        key = (row.part, row.policy, row.knowledge, row.sizes, row.phi, row.jitter, row.latency, row.queues,
-               row.rotate_rounds)  # fmt: skip
-        groups.setdefault(key, []).append(row)
-    return [_point(own) for own in groups.values()]
-
-
-def _point(rows: list[Row]) -> Point:
-    first = rows[0]
-    by_seed: dict[int, list[Row]] = {}
-    for row in rows:
-        by_seed.setdefault(row.seed, []).append(row)
-    means = [fmean(row.slowdown for row in own) for own in by_seed.values()]
-    runs = [own[0] for own in by_seed.values()]
-    return Point(
-        part=first.part,
-        policy=first.policy,
-        knowledge=first.knowledge,
-        sizes=first.sizes,
-        phi=first.phi,
-        jitter=first.jitter,
-        latency=first.latency,
-        queues=first.queues,
-        rotate_rounds=first.rotate_rounds,
-        seeds=len(by_seed),
-        mean=fmean(means),
-        lowest=min(means),
-        highest=max(means),
-        best=max(min(row.slowdown for row in own) for own in by_seed.values()),
-        worst=max(row.slowdown for row in rows),
-        steady=fmean(row.steady for row in rows),
-        jain=min(row.jain for row in rows),
-        resend_share=sum(row.resends for row in rows) / max(1, sum(row.frames for row in rows)),
-        writes=fmean(row.writes for row in runs),
-        median_error=_of([row.median_error for row in runs], median),
-        p95_error=_of([row.p95_error for row in runs], max),
-        median_lead=_of([row.median_lead for row in runs], median),
-        in_time=_of([row.in_time for row in runs], fmean),
+def run_learning(cell: LearningCell) -> Iterator[LearningRow]:
+    """Classes by batch where workers do not wait for all; weights are held against the sum of all gradients."""
+    hosts = tuple(f"h{8 + number}" for number in range(1, LEARNING_WORKERS + 1))
+    bare = JobDescription(hosts, "server1", 0, 1, plan="ps", model="digits", name="digits")
+    takes = round(run(Description(STALE_TOPOLOGY, (bare,), rounds=2)).jobs[0].iteration_ps)
+    about = replace(
+        with_phi(bare, takes, cell.phi),
+        staleness=None if cell.staleness == NO_BOUND else cell.staleness,
+        order="none" if cell.staleness == SYNCHRONOUS else "switch",
+        slowdowns=(1.0,) * (LEARNING_WORKERS - 1) + (cell.straggler,),
     )
-
-
-def _of(values: Iterable[float | None], how: object) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(how(known)) if known else None  # type: ignore[operator]
+    description = Description(STALE_TOPOLOGY, (about,), rounds=cell.rounds, jitter=cell.jitter, seed=cell.seed)
+    for one in run(description).jobs[0].scores:
+        yield LearningRow(cell.staleness, cell.straggler, cell.seed, one.rounds, one.at_ps, one.accuracy)

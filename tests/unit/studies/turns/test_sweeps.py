@@ -2,12 +2,12 @@
 
 import pytest
 
-from p4reduce.play.turns.flow_model import BYTES
-from studies.tdm.figures import SWEEPS, SweepUnit, run_unit
+from studies.turns.sweeps import SWEEPS, SweepCell, run_sweep
 
 
 def values(sweep: str, x: float) -> dict[str, float]:
-    return {row.series: row.value for row in run_unit(SweepUnit(sweep, x, 1, BYTES))}
+    """With bytes over rates alone: nothing is calibrated."""
+    return {row.series: row.value for row in run_sweep(SweepCell(sweep, x, 1, calibrated=None))}
 
 
 def test_nothing_gains_more_than_its_bound() -> None:

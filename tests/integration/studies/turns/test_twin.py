@@ -9,8 +9,8 @@ from p4reduce.control_plane.tdm.registry import Options, make_schedule
 from p4reduce.control_plane.tdm.schedule import Tree
 from p4reduce.play.turns.player import Hashing, play
 from p4reduce.topologies import TopologyError
-from studies.tdm.planning import two_groups
-from tests.integration.studies.tdm.schedules import NETWORK, job, placed, schedule
+from studies.turns.packets import two_groups
+from tests.integration.studies.turns.schedules import NETWORK, job, placed, schedule
 
 PODS = parse_network("oxc:pods=3,hosts=2,ports=2,rate=25G,delta=10us")
 

@@ -11,7 +11,7 @@ from p4reduce.control_plane.tdm.pairs import Alone, play
 from p4reduce.control_plane.tdm.registry import make_schedule
 from p4reduce.control_plane.tdm.schedule import Configuration
 from p4reduce.play.turns.flow_model import BYTES, WAYS, Factors, play_flows
-from studies.tdm.planning import X2, gangs
+from studies.turns.planning import X2, gangs
 
 
 def named(jobs: Sequence[TdmJob]) -> dict[str, TdmJob]:

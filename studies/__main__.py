@@ -1,0 +1,54 @@
+"""``python -m studies NAME``: a study from its flags to its page; ``python -m studies --help`` lists them.
+
+python -m studies priorities                             all of it, results in out/priorities (make study NAME=...)
+python -m studies priorities --quick                     a sample, results in out/priorities-quick
+python -m studies priorities --parts load --seeds 0..9
+python -m studies priorities --dask tcp://scheduler:8786     over the machines of a Dask cluster
+python -m studies priorities --shard 1/4 --out out/a     a quarter of it; then --merge out/a,out/b,...
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from studies.frame import Study
+from studies.pages import study_main
+
+STUDIES: Final = {name: f"studies.{name}.study" for name in ("placement", "priorities", "turns")}
+"""The module of each study; one is imported alone, because some register policies of their own."""
+
+
+def load(name: str) -> Study:
+    """A study by its name."""
+    found: Study = import_module(STUDIES[name]).STUDY
+    return found
+
+
+def _help() -> str:
+    lines = [
+        f"  {name:<12} {study.says}\n{'':15}parts: {', '.join(part.name for part in study.parts)}"
+        for name, study in ((name, load(name)) for name in STUDIES)
+    ]
+    return "studies:\n" + "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the study that the first argument names; its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in STUDIES:
+        return study_main(load(given[0]), given[1:])
+    parser = argparse.ArgumentParser(
+        prog="python -m studies",
+        description=__doc__,
+        epilog=_help() if set(given) & {"-h", "--help"} else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("study", choices=STUDIES, help="which one; its flags: python -m studies STUDY --help")
+    parser.parse_args(given)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,356 @@
+"""Network-aware placement: completion times under placement policies, in a flow model that is held to packets."""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from studies.charts import Chart, Drawing
+from studies.frame import (
+    Bar,
+    Column,
+    Measure,
+    Part,
+    Rows,
+    Study,
+    StudyResult,
+    at_least,
+    at_most,
+    by_seed,
+    column,
+    percent,
+    record,
+)
+from studies.placement.calibration import POINTS, CalibrationRow, draw_jobs, run_calibration
+from studies.placement.flow_model import ClusterRun
+from studies.placement.forecasts import (
+    LOADS,
+    ForecastCell,
+    ForecastRow,
+    InferenceCell,
+    InferenceRow,
+    Trace,
+    run_forecasts,
+    run_inference,
+)
+from studies.placement.knobs import FLOAT, KnobCell, KnobRow, run_knob
+from studies.placement.learned import LearnCell, LearningStep, LearnRow, run_learning
+from studies.placement.settings import (
+    BACKGROUND_60,
+    BACKGROUND_90,
+    BOTH,
+    CAPABLE,
+    DEVELOPED,
+    HELD_OUT,
+    QUICK,
+    UNEVEN_OTHERS,
+    UNIFORM,
+    PlacementSettings,
+    Scenario,
+    named_scenarios,
+    scenario_names,
+)
+from studies.placement.telemetry import TelemetryRow, run_telemetry, telemetry_cells
+
+SLOTS = 128
+"""hosts of each cluster, with one slot each"""
+
+
+@dataclass(frozen=True)
+class ClusterCell:
+    """A run of a cluster."""
+
+    scenario: Scenario
+    load: float
+    seed: int
+    jobs: int
+    policy: str
+    order: str = "fifo"
+    backfill: bool = True
+
+
+@record
+class ClusterRow:
+    """Means over the jobs of a run."""
+
+    scenario: str = column("cluster")
+    load: float = column("load", "{:g}")
+    policy: str = column("policy")
+    order: str = column("order")
+    backfill: bool = column("back-filling")
+    seed: int
+    jct_s: float = column("mean JCT, s", "{:.0f}")
+    wait_s: float = column("wait, s", "{:.0f}")
+    makespan_s: float = column("makespan, s", "{:.0f}")
+    slowdown: float = column("slowdown", "{:.2f}")
+    """JCT over that alone, through a tree of its own"""
+    in_time: float = column("in time", percent())
+    """share of jobs that met their deadlines"""
+    racks: float = column("racks", "{:.2f}")
+
+
+def cluster_cells(settings: PlacementSettings) -> list[ClusterCell]:
+    """Every scenario with every policy under the first load; the uniform one under all; orders under 'packed'."""
+    first = settings.loads[0]
+    wanted = [
+        (scenario, load, policy, "fifo", True)
+        for scenario in settings.scenarios
+        for load in (settings.loads if scenario == UNIFORM else (first,))
+        for policy in settings.policies
+    ]
+    wanted += [
+        (UNIFORM, load, "packed", order, backfill)
+        for load in sorted({first, max(settings.loads)})
+        for order in settings.orders
+        for backfill in (True, False)
+        if (order, backfill) != ("fifo", True)
+    ]
+    return [
+        ClusterCell(scenario, load, seed, settings.cluster_jobs, policy, order, backfill)
+        for scenario, load, policy, order, backfill in wanted
+        for seed in settings.seeds
+    ]
+
+
+def run_cluster(cell: ClusterCell) -> Iterator[ClusterRow]:
+    """One run in the flow model."""
+    jobs = draw_jobs(cell.seed, cell.jobs, cell.load, SLOTS, 1e9 * cell.scenario.rate_gbps)
+    ended = ClusterRun(cell.scenario, jobs, cell.policy, cell.order, cell.backfill).run()
+    begins = min(job.arrival_s for job in jobs)
+    arrivals = {job.name: job.arrival_s for job in jobs}
+    yield ClusterRow(
+        scenario=cell.scenario.name,
+        load=cell.load,
+        policy=cell.policy,
+        order=cell.order,
+        backfill=cell.backfill,
+        seed=cell.seed,
+        jct_s=statistics.fmean(one.jct_s for one in ended),
+        wait_s=statistics.fmean(one.wait_s for one in ended),
+        makespan_s=max(arrivals[one.name] + one.jct_s for one in ended) - begins,
+        slowdown=statistics.fmean(one.slowdown for one in ended),
+        in_time=statistics.fmean(one.in_time for one in ended),
+        racks=statistics.fmean(one.racks for one in ended),
+    )
+
+
+def _over(field: str, name: str, heading: str, *, show: str = "{:.3f}", worst: bool = False) -> Measure:
+    """A field over that of the base, in the same seed."""
+
+    def of(rows: Rows, base: Rows) -> float | None:
+        return statistics.fmean(getattr(row, field) for row in rows) / getattr(base[0], field) if base else None
+
+    return Measure(name, Column(heading, show), of, *([max] if worst else []))
+
+
+def _extreme(name: str, heading: str, field: str, over: Any, show: str = "{:.2f}") -> Measure:
+    return Measure(name, Column(heading, show), lambda rows, _: over(getattr(row, field) for row in rows), over)
+
+
+def _knob_cells(settings: PlacementSettings) -> list[KnobCell]:
+    seeds = settings.seeds[: settings.knob_seeds]
+    return [
+        KnobCell(data, knob, seed, settings.knob_epochs)
+        for data in settings.knob_data
+        for knob in settings.knobs
+        for seed in seeds
+    ]
+
+
+def _forecast_cells(settings: PlacementSettings) -> list[ForecastCell]:
+    seeds = settings.seeds[: settings.forecast_seeds]
+    return [ForecastCell(load, seed, settings.readings) for load in LOADS[: settings.forecast_loads] for seed in seeds]
+
+
+def _inference_cells(settings: PlacementSettings) -> list[InferenceCell]:
+    return [
+        InferenceCell(place, rate, classes, seed, settings.requests)
+        for place in settings.places
+        for rate in settings.request_rates
+        for classes in (False, True)
+        for seed in settings.seeds[: settings.request_seeds]
+    ]
+
+
+def _learn_cells(settings: PlacementSettings) -> list[LearnCell]:
+    how = settings.learn_updates, settings.learn_scenarios, settings.learn_tests, settings.cluster_jobs
+    return [LearnCell(seed, *how) for seed in settings.learn_seeds]
+
+
+def _telemetry_cells(settings: PlacementSettings) -> list[Any]:
+    swept = settings.bursts, settings.intervals_s, settings.thresholds, settings.windows_s
+    return [*telemetry_cells(*swept, settings.seeds[: settings.telemetry_seeds])]
+
+
+PARTS: Final = (
+    Part("clusters", "Clusters under every policy, in the flow model", cluster_cells, run_cluster, ClusterRow,
+         by=("scenario", "load", "policy", "order", "backfill"), base={"policy": "packed"},
+         mean=("jct_s", _over("jct_s", "over_packed", "over packed"), "wait_s", "makespan_s", "slowdown", "in_time",
+               "racks"),
+         brief=("scenario", "load", "policy", "order", "backfill", "jct_s", "over_packed", "in_time")),
+    Part("calibration", "The flow model against packets", lambda settings: POINTS[: settings.points], run_calibration,
+         CalibrationRow, by=("point", "job"), mean=("packets_s", "model_s", "error"), cost=lambda _cell: 9.0),
+    Part("knobs", "Sending less: accuracy beside bytes, over those of float32", _knob_cells, run_knob, KnobRow,
+         by=("data", "knob"), base={"knob": FLOAT},
+         mean=("accuracy", _over("bytes", "bytes", "bytes"), _over("busiest", "busiest", "busiest link"),
+               _over("time_s", "time", "time"), "gradients"), cost=lambda _cell: 8.0),
+    Part("forecasts", "Forecasts of links' loads: errors on readings that were not learned from", _forecast_cells,
+         run_forecasts, ForecastRow, by=("load", "method"),
+         mean=("nrmse", _extreme("least", "least", "nrmse", min), _extreme("most", "most", "nrmse", max)),
+         also={"traces": Trace}, cost=lambda _cell: 7.0),
+    Part("inference", "Inference beside training", _inference_cells, run_inference, InferenceRow,
+         by=("place", "rate_hz", "classes"),
+         mean=("p50_us", "p99_us", "unloaded_p99_us",
+               Measure("ratio", Column("ratio", "{:.3f}"), lambda rows, _: rows[0].ratio),
+               _extreme("worst", "worst seed", "ratio", max, "{:.3f}"), "training"), cost=lambda _cell: 6.0),
+    Part("learned", "A learned policy on seeds and clusters that it has not seen", _learn_cells, run_learning, LearnRow,
+         by=("scenario", "policy", "training"), mean=("jct_s",), also={"learning": LearningStep},
+         cost=lambda _cell: 10.0),
+    Part("telemetry", "What reading counters or being told costs, and what tasks gain", _telemetry_cells, run_telemetry,
+         TelemetryRow, by=("burst_s", "knows", "interval_s", "threshold"),
+         base={"knows": "oracle", "interval_s": 0.0, "threshold": 0.0},
+         mean=("jct_s", _over("jct_s", "ratio", "over oracle", show="{:.4f}"),
+               _over("jct_s", "worst", "worst seed", show="{:.4f}", worst=True), "bytes_per_s", "core", "told_per_s",
+               "age_s"), cost=lambda _cell: 5.0),
+)  # fmt: skip
+
+
+# What the study must show. What was not run is left out.
+
+
+AWARE: Final = "ina-aware"
+BASELINE: Final = "packed"
+LOWER: Final = {
+    BACKGROUND_60.name: 0.05,
+    BACKGROUND_90.name: 0.15,
+    CAPABLE.name: 0.08,
+    BOTH.name: 0.20,
+    **{scenario.name: 0.20 for scenario in UNEVEN_OTHERS},
+}
+"""by scenario, how far the mean JCT of 'ina-aware' must be below that of 'packed'"""
+ORACLE: Final = 1.01
+"""of the completion times with an oracle, with counters that are read at some interval"""
+CORE: Final = 0.05
+"""of a core, that these readings take at most"""
+_SWEEP: Final = 3
+"""intervals at least, for something to be said of all"""
+
+
+def bars(result: StudyResult) -> Iterator[Bar]:
+    """Each with its values by seed."""
+    errors = [row.error for row in result.rows("calibration")]
+    if errors:
+        worst = max(result.rows("calibration"), key=lambda row: abs(row.error))
+        yield Bar("flow model off packets at every job of every point", at_most(0.10), {None: abs(worst.error)},
+                  percent(), note=worst.point)  # fmt: skip
+        yield Bar("flow model off packets on average", at_most(0.03), {None: statistics.fmean(map(abs, errors))},
+                  percent(2))  # fmt: skip
+    usual = partial(result.values, "clusters", order="fifo", backfill=True)
+    first = result.settings.loads[0]
+    for load in sorted(result.settings.loads):
+        yield Bar(f"uniform network, load {load:g}: {AWARE} over {BASELINE}", at_most(1.01),
+                  usual("over_packed", scenario=UNIFORM.name, load=load, policy=AWARE), "{:.4f}")  # fmt: skip
+    for scenario, least in LOWER.items():
+        ratios = usual("over_packed", scenario=scenario, load=first, policy=AWARE)
+        yield Bar(f"{scenario}: mean JCT of {AWARE} below that of {BASELINE}", at_least(least),
+                  by_seed(lambda ratio: 1 - ratio, ratios), percent())  # fmt: skip
+    for policy in (BASELINE, AWARE):
+        jct = partial(usual, "jct_s", load=first, policy=policy)
+        plenty, part = jct(scenario=UNIFORM.name), jct(scenario="slots for 2, partial")
+        yield Bar(
+            f"slots for two jobs a switch, by value, {policy}: JCT over that of plenty",
+            at_most(1.05),
+            by_seed(_ratio, jct(scenario="slots for 2, value"), plenty),
+            note=f"trees in part: {statistics.fmean(by_seed(_ratio, part, plenty).values()):.2f}" if part else "",
+        )
+    for point in result.of("inference", classes=True):
+        place, rate = point["place"], point["rate_hz"]
+        others = result.of("inference", place=place, rate_hz=rate, classes=False)
+        yield Bar(
+            f"inference {place}, {rate:g} requests/s a client, a class by DSCP: p99 over that without training",
+            at_most(1.2),
+            point.values["ratio"],
+            every=True,
+            note="".join(f"one queue for all: {one['ratio']:.2f}" for one in others),
+        )
+    yield from _telemetry(result)
+
+
+def _ratio(ours: float, theirs: float) -> float:
+    return ours / theirs
+
+
+def _telemetry(result: StudyResult) -> Iterator[Bar]:
+    """For each kind of bursts: is there an interval or a window that is close enough and cheap enough?"""
+    for bursts in result.settings.bursts:
+        own = [
+            point
+            for point in result.of("telemetry", burst_s=bursts.mean_s)
+            if point["ratio"] is not None
+            and (point["knows"] == "digests" or (point["knows"] == "counters" and point["threshold"] == 0))
+        ]
+        if sum(point["knows"] == "counters" for point in own) < _SWEEP:
+            continue
+        cheap = [point for point in own if point["core"] <= CORE]
+        best = min(cheap, key=lambda one: one["ratio"]) if cheap else min(own, key=lambda one: one["core"])
+        name = f"telemetry, bursts of {bursts.mean_s:g} s, at some interval"
+        which = f"{best['knows']} of {best['interval_s']:g} s, the best of {len(cheap) or len(own)}"
+        yield Bar(f"{name}: JCT over that with an oracle", at_most(ORACLE), best.values["ratio"], "{:.4f}", note=which)
+        yield Bar(f"{name}: share of a core", at_most(CORE), best.values["core"], percent(), seeds="any")
+
+
+def _traces(result: StudyResult) -> Figure | None:
+    """Readings and forecasts of the first seed of each load."""
+    shown = list({trace.load: trace for trace in reversed(result.rows("traces"))}.values())[::-1]
+    if not shown:
+        return None
+    figure = Figure(figsize=(8, 1.5 * len(shown) + 0.6), layout="constrained")
+    for axes, trace in zip(figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True):
+        axes.plot(trace.readings, color="black", linewidth=1.2, label="measured")
+        for name, said in trace.said:
+            if name != "mean":
+                axes.plot(said, linewidth=0.8, label=name)
+        axes.set_title(trace.load, fontsize=8)
+    axes.set_xlabel("reading")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=7)
+    return figure
+
+
+CHARTS: Final = (
+    Chart("policies", "Mean JCT of every policy over that of packed, by load", "clusters", "scenario", "over_packed",
+          ("policy",), panel="load", kind="dots", where={"order": "fifo", "backfill": True}, yscale="log", line=1),
+    Chart("knobs", "Accuracy by bytes", "knobs", "bytes", "accuracy", ("knob",), panel="data", kind="dots",
+          xscale="log"),
+    Chart("forecasts", "Errors of forecasts, 10 readings ahead", "forecasts", "load", "nrmse", ("method",), kind="dots",
+          line=1),
+    Drawing("traces", "Readings and forecasts", _traces),
+    Chart("inference", "99th percentile of latency over that without training", "inference", "place", "ratio",
+          ("classes",), panel="rate_hz", kind="bars", line=1.2,
+          label=lambda classes: "a class by DSCP" if classes else "one queue for all"),
+    Chart("telemetry", "Completion times over those with an oracle, by what telemetry takes of a core", "telemetry",
+          "core", "ratio", ("burst_s", "knows"), where={"knows": ("counters", "digests")}, xscale="log", line=ORACLE,
+          label=lambda burst_s, knows: f"{knows}, bursts of {burst_s:g} s"),
+    Chart("learning", "A policy that learns: its rollouts, update by update", "learning", "update", "over_packed",
+          ("training",), rows=True, yscale="log", line=1, label=lambda seed: f"seed {seed}"),
+)  # fmt: skip
+STUDY: Final = Study(
+    "placement",
+    "Network-aware placement: completion times in a flow model held to packets",
+    "Network-aware placement: completion times of a cluster's jobs under placement policies, in a model held to "
+    "packets; sending less, forecasts, inference, a learned policy and telemetry, on packets.",
+    PlacementSettings,
+    QUICK,
+    PARTS,
+    DEVELOPED,
+    HELD_OUT,
+    bars,
+    CHARTS,
+    lambda result: (
+        f"{result.settings.cluster_jobs} jobs in each of {len(result.settings.seeds)} seeds on clusters of {SLOTS} "
+        "hosts, in a flow model; calibration, knobs, forecasts, inference and telemetry are on packets."
+    ),
+    readers={tuple[Scenario, ...]: (named_scenarios, "NAME,..", f"of {'; '.join(scenario_names())}")},
+)

@@ -1,0 +1,189 @@
+"""Choosing useful local models under a bandwidth budget, and what that does to accuracy (open challenge 1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Task
+from p4reduce.control_plane.scheduling.view import Decision, NetworkState, consumed, policy_named
+from p4reduce.group.backend import FloatArray
+from p4reduce.network.jobs.network import bundled
+from p4reduce.topologies import Topology
+from p4reduce.workers.training import digits
+from p4reduce.workers.training.digits import Dataset, Mlp
+from studies.poster.packets import TaskNetwork
+from studies.poster.settings import Scenario
+
+# Local models with data that are not alike, and what each has learnt.
+
+
+LAYERS = (64, 64, 10)
+"""4,810 parameters"""
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a local model trains between two rounds: plain SGD from the global weights on its own images."""
+
+    steps: int = 8
+    batch: int = 16
+    learning_rate: float = 0.2
+
+
+def skewed_shards(data: Dataset, count: int, alpha: float, seed: int) -> list[Dataset]:
+    """Shards whose labels are not alike: each digit is dealt out by shares drawn from a Dirichlet distribution.
+
+    T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the effects of non-identical data distribution for federated visual
+    classification", 2019. Small ``alpha``: each local model has few digits, and some have little data at all. Every
+    shard has at least one image.
+    """
+    random = np.random.Generator(np.random.Philox(key=[seed, 0xD1]))
+    owners: list[list[int]] = [[] for _ in range(count)]
+    for digit in range(10):
+        images = random.permutation(np.flatnonzero(data.labels == digit))
+        cuts = np.round(np.cumsum(random.dirichlet([alpha] * count))[:-1] * len(images)).astype(np.int64)
+        for owner, part in zip(owners, np.split(images, cuts), strict=True):
+            owner.extend(int(image) for image in part)
+    for owner in owners:
+        if not owner:
+            owner.append(max(owners, key=len).pop())
+    return [data.take(np.array(sorted(owner), dtype=np.int64)) for owner in owners]
+
+
+@dataclass
+class LocalModel:
+    """One local model: its images, and how useful it was when it last took part.
+
+    ``usefulness`` is Oort's statistical utility |B| * sqrt(mean of squared losses over B) of all its images (F. Lai et
+    al., "Oort: efficient federated learning via guided participant selection", OSDI 2021, section 4.1), as of its last
+    round; before the first |B| with a loss of ln 10, that of guessing.
+    """
+
+    host: str
+    data: Dataset
+    model: Mlp
+    usefulness: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.usefulness = len(self.data) * float(np.log(10.0))
+
+    def train(self, weights: FloatArray, how: LocalTraining, random: np.random.Generator) -> FloatArray:
+        """Train from ``weights`` (not changed); the change of the weights, float32 of shape (size,)."""
+        own, gradient = weights.copy(), np.empty_like(weights)
+        for _ in range(how.steps):
+            batch = random.integers(0, len(self.data), min(how.batch, len(self.data)))
+            self.model.loss_and_gradient(own, self.data.images[batch], self.data.labels[batch], gradient)
+            own -= np.float32(how.learning_rate) * gradient
+        self.usefulness = len(self.data) * self._root_mean_square_loss(weights)
+        return own - weights
+
+    def _root_mean_square_loss(self, weights: FloatArray) -> float:
+        logits = self.model.logits(weights, self.data.images).astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True)
+        losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(self.data)), self.data.labels]
+        return float(np.sqrt((losses**2).mean()))
+
+
+# Federated averaging on non-IID digits under a bandwidth budget, every sum on packets.
+
+
+@dataclass(frozen=True)
+class SelectionUnit:
+    """Trainings under one seed, one for each chooser.
+
+    ``budget`` is the share of a round's bytes with everyone that a round may consume (``all`` has no budget).
+    """
+
+    scenario: Scenario
+    seed: int
+    choosers: tuple[str, ...] = tuple(CHOOSERS)
+    local_models: int = 15
+    rounds: int = 20
+    budget: float = 0.4
+    alpha: float = 0.2
+    policy: str = "steiner"
+    lanes: int = 256
+    training: LocalTraining = field(default_factory=LocalTraining)
+
+
+@dataclass(frozen=True)
+class SelectionPoint:
+    """Where a training stands after a round."""
+
+    chooser: str
+    seed: int
+    round: int
+    """from 1"""
+    chosen: int
+    """local models that took part"""
+    bytes: int
+    """on all links since the beginning, counted on packets"""
+    accuracy: float
+    """of the global model on the test images"""
+
+
+@dataclass(frozen=True)
+class SelectionResult:
+    """All points of a unit."""
+
+    points: tuple[SelectionPoint, ...]
+
+
+def run_selection(unit: SelectionUnit) -> SelectionResult:
+    """Train once with each chooser, from the same weights on the same shards.
+
+    Each round: choose; every chosen local model trains from the global weights and sends its change, scaled by its
+    share of the images; the network adds the changes up on the tree of those chosen, and new weights come back.
+    """
+    topology = unit.scenario.build()
+    split = digits.load_digits(unit.seed)
+    model = Mlp(LAYERS)
+    random = np.random.Generator(np.random.Philox(key=[unit.seed, 0x5E]))
+    hosts = [topology.hosts[place].name for place in random.permutation(len(topology.hosts))]
+    server, chosen = hosts[0], hosts[1 : unit.local_models + 1]
+    shards = skewed_shards(split.train, unit.local_models, unit.alpha, unit.seed)
+    planner = _Planner(topology, server, unit.policy, unit.lanes, model.size)
+    budget = Budget(round(unit.budget * planner.cost(chosen)), planner.cost)
+    points: list[SelectionPoint] = []
+    program = bundled(unit.lanes)
+    with TaskNetwork(topology, program, elements=model.size, seed=unit.seed) as network:
+        for name in unit.choosers:
+            locals_ = [LocalModel(host, shard, model) for host, shard in zip(chosen, shards, strict=True)]
+            weights = model.initial(unit.seed)
+            spent = 0
+            own = np.random.Generator(np.random.Philox(key=[unit.seed, 0x5F]))
+            for number in range(1, unit.rounds + 1):
+                members = CHOOSERS[name](locals_, budget, own)
+                images = sum(len(one.data) for one in members)
+                changes = [
+                    one.train(weights, unit.training, own) * np.float32(len(one.data) / images) for one in members
+                ]
+                total, measured = network.add_up(planner.decision([one.host for one in members]), changes)
+                weights = weights + total
+                spent += measured.bytes
+                accuracy = model.accuracy(weights, split.test.images, split.test.labels)
+                points.append(SelectionPoint(name, unit.seed, number, len(members), spent, accuracy))
+    return SelectionResult(tuple(points))
+
+
+class _Planner:
+    """Trees of the global model and any local models, on an empty network."""
+
+    def __init__(self, topology: Topology, server: str, policy: str, lanes: int, elements: int) -> None:
+        self._topology, self._server, self._lanes, self._elements = topology, server, lanes, elements
+        self._policy = policy_named(policy)
+        self._decide = lru_cache(maxsize=1 << 16)(self._decide_once)
+
+    def decision(self, hosts: Sequence[str]) -> Decision:
+        """The trees of these local models, in any order."""
+        return self._decide(tuple(sorted(hosts)))
+
+    def cost(self, hosts: Sequence[str]) -> int:
+        """Copies of a frame that they put on links, up and down."""
+        return consumed(self.decision(hosts), self._topology)
+
+    def _decide_once(self, hosts: tuple[str, ...]) -> Decision:
+        task = Task(name="selection", server=self._server, workers=hosts, elements=self._elements)
+        return self._policy(task, NetworkState(self._topology), lanes=self._lanes)

@@ -1,0 +1,402 @@
+"""What needs no packets: random jobs, and figures of planning by their names, seed by seed."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from p4reduce.control_plane.tdm.circuits import Reading
+from p4reduce.control_plane.tdm.grouping import Rounds, all_partitions, hill_climbing, search_partition
+from p4reduce.control_plane.tdm.groups import SeedGroups, TreeGroups
+from p4reduce.control_plane.tdm.jobs import MODELS, Kind, OpticalNetwork, TdmError, TdmJob, model_job, parse_network
+from p4reduce.control_plane.tdm.packing import demand, ecmp_s, ideal_s, parts_of, search
+from p4reduce.control_plane.tdm.pairs import Alone, match, play, relative
+from p4reduce.control_plane.tdm.registry import Options, make_schedule
+from p4reduce.control_plane.tdm.switched import join, solve
+from p4reduce.play.turns.arrivals import draw_trace, run_trace
+from studies.frame import column, record
+
+# The settings of the study.
+
+
+DEVELOPED: Final = range(1, 11)
+HELD_OUT: Final = range(101, 111)
+"""seeds on which no planner, no bar and no instance was chosen"""
+
+
+@dataclass(frozen=True)
+class TurnsSettings:
+    """Every parameter of the study.
+
+    Attributes
+    ----------
+    seeds : tuple of int
+        Of the instances; parts that take long have the first few of them.
+    """
+
+    seeds: tuple[int, ...] = tuple(HELD_OUT)
+    small: bool = False
+    """a small network, fewer instances, two points of two sweeps"""
+
+
+QUICK: Final = TurnsSettings(seeds=(1, 2), small=True)
+
+
+# Random jobs for the experiments: gangs that fill the GPUs twice, elastic jobs, jobs of known models.
+
+
+X1: Final = parse_network("oxc:pods=8,hosts=4,ports=4,rate=25G")
+X2: Final = parse_network("oxc:pods=8,hosts=4,ports=2,rate=25G")
+X3: Final = parse_network("oxc:pods=16,hosts=8,ports=8,rate=25G")
+X4: Final = parse_network("oxc:pods=32,hosts=16,ports=8,rate=100G,gpus=8")
+X5: Final = parse_network("oxc:pods=128,hosts=16,ports=8,rate=100G,gpus=8")
+TRAIN_S: Final = 0.1
+"""median of log-normal training times"""
+SIGMA: Final = 0.2
+"""of training times where gains of two groups are measured; beyond, unequal periods eat them (measured by itself)"""
+Mix = Literal["sums", "mixed", "all-to-all"]
+KINDS: Final[dict[Mix, tuple[Kind, ...]]] = {
+    "sums": ("ps", "rar"),
+    "mixed": ("ps", "rar", "a2a"),
+    "all-to-all": ("a2a",),
+}
+"""what jobs are, in turns"""
+
+
+def sizes(network: OpticalNetwork, random: np.random.Generator, least: int, most: int) -> list[int]:
+    """Gangs of ``least`` to ``most`` units that fill all GPUs; the last is what is left, the ends moved to fit."""
+    found: list[int] = []
+    left = network.all_gpus
+    while left:
+        units = min(left, int(random.integers(least, most + 1)))
+        if 0 < left - units < least:
+            units = left if left <= most else left - least
+        found.append(units)
+        left -= units
+    return found
+
+
+def gangs(
+    network: OpticalNetwork,
+    seed: int,
+    *,
+    sigma: float = 0.4,
+    load: float = 1.0,
+    least: int = 4,
+    most: int = 12,
+    layers: int = 2,
+    kinds: Sequence[Kind] = KINDS["sums"],
+) -> list[TdmJob]:
+    """Jobs that fill the GPUs ``layers`` times, ``kinds`` in turns.
+
+    Training is log-normal around `TRAIN_S`; ``load`` is c/w, where c is what the job's NICs take for it alone.
+    """
+    random = np.random.default_rng(seed)
+    units = [one for _ in range(layers) for one in sizes(network, random, least, most)]
+    return [_job(network, random, place, one, sigma, load, kinds) for place, one in enumerate(units)]
+
+
+def elastic(
+    network: OpticalNetwork, seed: int, *, jobs: int = 8, sigma: float = 0.4, load: float = 1.0
+) -> list[TdmJob]:
+    """Jobs whose units the scheduler chooses; c/w is ``load`` on an equal share of the GPUs of a group."""
+    random = np.random.default_rng(seed)
+    share = max(2, 2 * network.all_gpus // jobs)
+    return [_job(network, random, place, share, sigma, load, KINDS["sums"], elastic=True) for place in range(jobs)]
+
+
+def of_models(network: OpticalNetwork, seed: int, *, jobs: int, units: int) -> list[TdmJob]:
+    """Jobs of equal size, each of a model drawn from all."""
+    random = np.random.default_rng(seed)
+    names = sorted(MODELS)
+    del network
+    return [model_job(f"j{place}", names[int(random.integers(len(names)))], units) for place in range(jobs)]
+
+
+def _job(
+    network: OpticalNetwork,
+    random: np.random.Generator,
+    place: int,
+    units: int,
+    sigma: float,
+    load: float,
+    kinds: Sequence[Kind],
+    *,
+    elastic: bool = False,
+) -> TdmJob:
+    train_s = TRAIN_S * float(np.exp(random.normal(0.0, sigma)))
+    kind = kinds[place % len(kinds)]
+    sent = train_s * load * network.nic / (2 * (units - 1) if kind == "a2a" else 1)
+    sent = max(4, round(sent / 4) * 4)
+    return TdmJob(f"j{place}", kind, sent, train_s, units, elastic=elastic)
+
+
+def scaled_job(job: TdmJob, scale: float) -> TdmJob:
+    """Its bytes and times divided: packets of a 64th show the same as the whole."""
+    return replace(job, bytes=max(4, round(job.bytes / scale / 4) * 4), compute_s=job.compute_s / scale)
+
+
+# Figures of a part.
+
+
+Values = dict[str, list[float]]
+"""figures by name, of one seed"""
+
+
+# Taking turns beside no TDM, the source's system, one topology, darkness, and electrical networks.
+
+
+def gains(seed: int, quick: bool) -> Values:
+    """no TDM, seed, one topology and ideal EPS over `tdm`, for R = 4, 3, 2 and both loads."""
+    found: Values = {}
+    for load in (1.0, 0.5):
+        for ports in (4, 3, 2):
+            network = replace(X1, ports=ports)
+            jobs = gangs(network, seed, sigma=SIGMA, load=load)
+            ours = make_schedule("tdm", jobs, network).round_s
+            found[f"no-tdm R={ports} c/w={load:g}"] = [make_schedule("no-tdm", jobs, network).round_s / ours]
+            if load == 1.0:
+                rounds = Rounds(jobs, SeedGroups(jobs, network), network.delta_s)
+                found[f"seed R={ports}"] = [search_partition(rounds, evaluations=50 if quick else 200).round_s / ours]
+                found[f"static R={ports}"] = [make_schedule("static", jobs, network).round_s / ours]
+                found[f"frozen R={ports}"] = _frozen(jobs, network)
+                found[f"ideal R={ports}"] = [ours / make_schedule("eps-ideal", jobs, network).round_s]
+    for ports in (4, 2):
+        network = replace(X1, ports=ports)
+        jobs = elastic(network, seed, jobs=12, sigma=SIGMA)
+        ratio = make_schedule("no-tdm", jobs, network).round_s / make_schedule("tdm", jobs, network).round_s
+        found[f"elastic R={ports}"] = [ratio]
+    return found
+
+
+def mixed(seed: int, quick: bool) -> Values:
+    """The same with all-to-all jobs, which need a circuit to every pod they are in; 0 where no topology does."""
+    del quick
+    found: Values = {}
+    for ports in (4, 3, 2):
+        network = replace(X1, ports=ports)
+        jobs = gangs(network, seed, sigma=SIGMA, kinds=KINDS["mixed"])
+        ours = make_schedule("tdm", jobs, network).round_s
+        for policy in ("no-tdm", "static"):
+            try:
+                value = make_schedule(policy, jobs, network).round_s / ours
+            except TdmError:
+                value = 0.0
+            found[f"mixed {policy} R={ports}"] = [value]
+    return found
+
+
+def _frozen(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[float]:
+    """One topology for the placements that `tdm` chose: only trees may change; 0 where ports are too few for that."""
+    rounds = Rounds(jobs, TreeGroups(jobs, network), network.delta_s)
+    best = search_partition(rounds)
+    layers = [layer for layer, group in enumerate(best.groups) for _ in group.jobs]
+    own = [jobs[j] for group in best.groups for j in group.jobs]
+    units = [row for group in best.groups for row in group.units]
+    parts = [
+        replace(part, fixed=row)
+        for part, row in zip(parts_of(own, [job.units for job in own], network, layers), units, strict=True)
+    ]
+    packed = search(parts, network, one_topology=True, restarts=2)
+    if packed.circuit_bytes == float("inf"):
+        return [0.0]
+    times = [max(group.communication_s, packed.circuit_bytes / network.circuit) for group in best.groups]
+    one, other = best.groups
+    return [(max(times[0], other.training_s) + max(times[1], one.training_s)) / best.round_s]
+
+
+def delta(seed: int, quick: bool) -> Values:
+    """What darkness costs, hidden behind training and not."""
+    del quick
+    found: Values = {}
+    jobs = gangs(X1, seed, sigma=SIGMA)
+    readings: tuple[Reading, ...] = ("overlap", "serial")
+    for reading in readings:
+        options = Options(reading=reading)
+        least = make_schedule("tdm", jobs, X1.with_delta(0.0), options).round_s
+        for delta_s in (0.2e-3, 1e-3, 10e-3):
+            round_s = make_schedule("tdm", jobs, X1.with_delta(delta_s), options).round_s
+            found[f"{reading} {delta_s * 1e3:g} ms"] = [100 * (round_s / least - 1)]
+    return found
+
+
+def electrical(seed: int, quick: bool) -> Values:
+    """Communication with ECMP over that with circuits, and ideal EPS, for groups of `tdm` at R = 2."""
+    network = replace(X1, ports=2)
+    jobs = gangs(network, seed, sigma=SIGMA)
+    planner = TreeGroups(jobs, network)
+    best = search_partition(Rounds(jobs, planner, network.delta_s))
+    found: Values = {}
+    for group in best.groups:
+        if group.packed is None:
+            continue
+        parts = parts_of([jobs[j] for j in group.jobs], group.given, network)
+        nic_s = planner.bound(group.jobs)[0]
+        for flows in (1, 4, 16):
+            for polarized in (False, True):
+                draws = range(5 if quick else 20)
+                times = [
+                    max(nic_s, ecmp_s(group.packed, parts, network, flows=flows, polarized=polarized, seed=s))
+                    for s in draws
+                ]
+                name = f"ecmp {flows}" + (" polarized" if polarized else "")
+                found.setdefault(name, []).append(statistics.fmean(times) / group.communication_s)
+        ideal = max(nic_s, ideal_s(demand(group.packed, parts, network.pods).astype(float), network))
+        found.setdefault("over ideal", []).append(group.communication_s / ideal)
+    return found
+
+
+# Planning beside optima, and how long it takes.
+
+
+def optima(seed: int, quick: bool) -> Values:
+    """Against the best partition, and against the joint optimum."""
+    found: Values = {"flips": [], "ours": [], "elastic flips": [], "exact": [], "seed placement": []}
+    for ports in (4, 2):
+        network = replace(X1, ports=ports)
+        jobs = gangs(network, seed, sigma=0.4)
+        if len(jobs) <= 10:
+            rounds = Rounds(jobs, TreeGroups(jobs, network), network.delta_s)
+            best = all_partitions(rounds).round_s
+            found["flips"].append(hill_climbing(rounds).round_s / best)
+            found["ours"].append(search_partition(rounds).round_s / best)
+        few = elastic(network, seed, jobs=6)
+        rounds = Rounds(few, TreeGroups(few, network), network.delta_s)
+        found["elastic flips"].append(hill_climbing(rounds).round_s / all_partitions(rounds).round_s)
+    for pods, ports, hosts in ((4, 2, 3),) if quick else ((4, 2, 3), (5, 3, 2), (5, 2, 2)):
+        network = parse_network(f"oxc:pods={pods},hosts={hosts},ports={ports},rate=25G")
+        for load in (1.0, 2.0):
+            jobs = gangs(network, seed, sigma=SIGMA, load=load, least=3, most=6)
+            if len(jobs) > (6 if pods == 4 else 7):
+                continue
+            best = solve(jobs, network).round_s
+            found["exact"].append(make_schedule("tdm", jobs, network).round_s / best)
+            placed = Rounds(jobs, SeedGroups(jobs, network), network.delta_s)
+            found["seed placement"].append(all_partitions(placed).round_s / best)
+    return found
+
+
+def times(seed: int, quick: bool) -> Values:
+    """Seconds of planning, on this machine as it is."""
+    found: Values = {}
+    shapes = ((16, 8, 32),) if quick else ((16, 8, 32), (128, 16, 100))
+    for pods, hosts, number in shapes:
+        network = parse_network(f"oxc:pods={pods},hosts={hosts},ports=8,rate=25G")
+        random = np.random.default_rng(seed)
+        share = 2 * network.all_gpus / number
+        jobs = [
+            TdmJob(
+                f"j{place}",
+                "rar",
+                int(0.1 * np.exp(random.normal(0, 0.4)) * network.nic),
+                float(0.1 * np.exp(random.normal(0, 0.4))),
+                int(share * random.uniform(0.5, 0.98)),
+            )
+            for place in range(number)
+        ]
+        began = time.perf_counter()
+        schedule = make_schedule("tdm", jobs[:-1], network)
+        found[f"plan {pods}"] = [time.perf_counter() - began]
+        began = time.perf_counter()
+        join(schedule, jobs[:-1], jobs[-1])
+        found[f"join {pods}"] = [time.perf_counter() - began]
+    return found
+
+
+# Jobs of unequal periods on the same GPUs: two groups, free, pairs; and with arrivals from traces.
+
+
+TRACE_GPUS: Final = 32
+TRACE_JOBS: Final = 3000
+
+
+def pairs(seed: int, quick: bool) -> Values:
+    """Throughput relative to alone: two groups, free, pairs; synthetic and of models at 100 Gb/s."""
+    del quick
+    random = np.random.default_rng(seed)
+    train = 0.1 * np.exp(random.normal(0.0, 0.4, 8))
+    synthetic = [Alone(float(w), float(w)) for w in train]
+    nic = 100e9 / 8
+    models = [Alone(one.compute_s, (2 if one.kind == "a2a" else 1) * one.unit_bytes / nic) for one in MODELS.values()]
+    drawn = [models[int(x)] for x in random.integers(0, len(models), 12)]
+    found: Values = {}
+    for name, jobs in (("sigma 0.4", synthetic), ("models", drawn)):
+        pairs, alone = match(jobs, [4] * len(jobs), 2 * len(jobs))
+        rates = list(relative(pairs, alone).values())
+        found[f"pairs {name}"] = [statistics.fmean(rates)]
+        found[f"pairs {name} worst"] = [min(rates)]
+        order = random.permutation(len(jobs))
+        free = [play(jobs[a], jobs[b], None) for a, b in zip(order[::2], order[1::2], strict=True)]
+        found[f"free {name}"] = [float(np.mean(free))]
+        half = len(jobs) // 2
+        first, second = [jobs[x] for x in order[:half]], [jobs[x] for x in order[half:]]
+        round_s = _barrier(first, second)
+        found[f"groups {name}"] = [statistics.fmean(job.period_s / round_s for job in jobs)]
+    return found
+
+
+def _barrier(first: Sequence[Alone], second: Sequence[Alone]) -> float:
+    """t_round of two global groups."""
+    (c1, w1), (c2, w2) = (
+        (max(one.communicate_s for one in group), max(one.train_s for one in group)) for group in (first, second)
+    )
+    return max(c1, w2) + max(c2, w1)
+
+
+def traces(seed: int, quick: bool) -> Values:
+    """Mean JCT of exclusive over that of each policy."""
+    found: Values = {}
+    for load in (0.8, 1.0, 1.2):
+        arrivals = draw_trace("philly", seed, jobs=150 if quick else TRACE_JOBS, gpus=TRACE_GPUS, load=load)
+        alone = run_trace(arrivals, TRACE_GPUS, "exclusive").mean_jct_s
+        for policy in ("pairs", "gated", "free"):
+            found[f"{policy} {load:g}"] = [alone / run_trace(arrivals, TRACE_GPUS, policy).mean_jct_s]
+    return found
+
+
+FEW: Final = {"times": 3, "optima": 6, "traces": 4}
+"""seeds of parts that take long"""
+FIGURES: Final[dict[str, Callable[[int, bool], Values]]] = {
+    "gains": gains,
+    "mixed": mixed,
+    "optima": optima,
+    "delta": delta,
+    "electrical": electrical,
+    "pairs": pairs,
+    "traces": traces,
+    "times": times,
+}
+
+
+@dataclass(frozen=True)
+class PlanningCell:
+    """One part with one seed."""
+
+    part: str
+    seed: int
+    small: bool
+
+
+@record
+class PlanningRow:
+    """A figure of one instance of a seed."""
+
+    figure: str = column("figure")
+    seed: int
+    value: float = column("value", "{:.4g}")
+
+
+def planning_cells(part: str, settings: TurnsSettings) -> list[PlanningCell]:
+    """A cell for each seed."""
+    seeds = settings.seeds[:2] if settings.small else settings.seeds
+    return [PlanningCell(part, seed, settings.small) for seed in seeds[: FEW.get(part)]]
+
+
+def run_planning(cell: PlanningCell) -> Iterator[PlanningRow]:
+    """The figures of a part, by name."""
+    for name, values in FIGURES[cell.part](cell.seed, cell.small).items():
+        for value in values:
+            yield PlanningRow(name, cell.seed, float(value))
