@@ -14,6 +14,10 @@ class ClusterError(P4ReduceError, RuntimeError):
     """The run cannot go on."""
 
 
+class FallenApartError(ClusterError):
+    """No two members of a group reach each other any more."""
+
+
 class CollectiveError(ClusterError):
     """A collective failed: participants disagree, one left, or the network gave up."""
 

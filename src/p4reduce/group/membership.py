@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.group.errors import ClusterError, GroupChanged
+from p4reduce.group.errors import ClusterError, FallenApartError, GroupChanged
 from p4reduce.topologies import Topology
 from p4reduce.topologies.optical import Ends, unreachable, without
 from p4switch.base.values import NS_PER_S, PS_PER_MS
@@ -58,6 +58,10 @@ class Leases:
             return False
         self._until[member] = max(self._until[member], now + self._lease.term)
         return True
+
+    def knows(self, member: int) -> bool:
+        """Whether somebody is a member, or was."""
+        return member in self._until
 
     def join(self, member: int, now: int) -> None:
         """A new member. ``ValueError`` for one that was there before, dead or not."""
@@ -122,6 +126,10 @@ class Answer:
     """Operations, of which it has the result."""
     contributors: tuple[int, ...] = ()
     """Whose contributions are in the last one."""
+    operation: str | None = None
+    """What it has called, and has no result of …"""
+    root: int = -1
+    """… and from whom, of a broadcast."""
 
 
 @dataclass(frozen=True)
@@ -313,12 +321,12 @@ class Reach:
     def lost(self, members: Sequence[int], dead: Mapping[int, str]) -> tuple[dict[int, str], tuple[int, ...]]:
         """Members that are dead or that no tree reaches any more, and why; those of them that live.
 
-        ``ClusterError`` where no two of those who are left reach each other.
+        ``FallenApartError`` where no two of those who are left reach each other.
         """
         found = {member: dead[member] for member in members if member in dead}
         left = [member for member in members if member not in found]
         hosts = self.apart([self._hosts[member] for member in left])
         if hosts and len(left) - len(hosts) == 1:
-            raise ClusterError("the network has fallen apart: no two ranks reach each other any more")
+            raise FallenApartError("the network has fallen apart: no two ranks reach each other any more")
         cut = tuple(member for member in left if self._hosts[member] in hosts)
         return found | dict.fromkeys(cut, "cannot be reached any more"), cut
