@@ -30,7 +30,6 @@ from p4reduce.control_plane.tdm.schedule import Schedule
 from p4reduce.group.backend import PLAIN, Ahead, Figure
 from p4reduce.group.membership import Decision
 from p4reduce.network.jobs.specs import endpoint_specs
-from p4reduce.runs.result import RunResult
 from p4reduce.topologies import Topology, leaf_spine
 from p4reduce.topologies.optical import lay_circuits, oxc, view
 from p4reduce.workers.numbers import BlockFloat
@@ -79,7 +78,6 @@ def _flat(record: Any) -> Any:
 KINDS = kinds_read()
 ROUND_TRIPS: dict[Any, Callable[[Any], Any]] = {
     Decision: lambda decision: Decision.from_plain(through(decision.plain())),
-    RunResult: lambda result: RunResult.from_json(result.to_json()),
     Figure: _flat,
     WaitStatus: _flat,
 }
