@@ -5,10 +5,9 @@ request may come twice: who asks for what is done already gets the same answer a
 happened is lost either: reports are numbered and kept.
 """
 
-import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from itertools import pairwise
 from math import isfinite
@@ -18,7 +17,6 @@ from typing import Annotated, Any, Final, Literal, Protocol
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from p4reduce.base.errors import PlanError
-from p4reduce.base.records import plain, restore
 from p4reduce.control_plane.orchestrator.options import TaskError
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import MAX_PS, Task
@@ -475,16 +473,6 @@ class Turn:
     configuration: tuple[Link, ...] = ()
 
 
-def circuits_to_data(circuits: Iterable[Link]) -> list[list[Any]]:
-    """Circuits as plain data."""
-    return [list(astuple(link)) for link in circuits]
-
-
-def circuits_from_data(data: Any) -> tuple[Link, ...]:
-    """The inverse of :func:`circuits_to_data`."""
-    return tuple(Link(*row) for row in data)
-
-
 ReportKind = Literal[
     "round", "finished", "failed", "resumed", "replanned", "restored", "died", "link", "schedule", "window"
 ]
@@ -588,10 +576,6 @@ class Interruption:
     late_frames: int
     duration_ps: int
 
-    def as_data(self) -> dict[str, Any]:
-        """For a report."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Running:
@@ -686,19 +670,6 @@ class Executor(Protocol):
 
     def links_down(self) -> set[Hop]:
         """Links without a carrier, both directions."""
-
-
-# A plan as JSON, and back: what the database keeps, and what goes to another process.
-
-
-def plan_to_json(plan: Plan) -> str:
-    """A plan without its topology, but with its tokens, as JSON text; the same plan gives the same text."""
-    return json.dumps(plain(plan), separators=(",", ":"))
-
-
-def plan_from_json(topology: Topology, text: str) -> Plan:
-    """The plan that :func:`plan_to_json` wrote, in the topology that it was made for, or of which that was a view."""
-    return restore(Plan, json.loads(text), topology=topology)
 
 
 def circuits_of(plan: Plan) -> tuple[Link, ...]:

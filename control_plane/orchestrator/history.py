@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import Report, Role, TurnWindow, circuits_from_data, circuits_to_data
+from p4reduce.base.records import ITEMS, RecordError, from_json, to_json
+from p4reduce.control_plane.orchestrator.executor import Report, Role, TurnWindow
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
-from p4reduce.control_plane.scheduling.task import Task, Wanted, selection_from_data, wanted_from_data
-from p4reduce.control_plane.tdm.schedule import Schedule, schedule_from_json, schedule_to_json
+from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.tdm.schedule import Schedule
 from p4reduce.topologies import Link
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
@@ -22,6 +23,10 @@ from p4switch.base.safe_yaml import one_line
 
 UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
 """stands for a task whose specification cannot be read"""
+Demand = Annotated[Mapping[Hop, int], ITEMS]
+"""bit/s by directed link"""
+Names = tuple[str, ...]
+Circuits = tuple[Link, ...]
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,17 @@ class TaskRow:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """The hosts that were chosen for a task, or that are left to it. ``ranks``: of the workers; None: 0, 1, ..."""
+
+    workers: tuple[str, ...]
+    server: str
+    ranks: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
 class PlanRow:
-    """A plan of a task. ``plan`` is JSON (:mod:`~p4reduce.control_plane.orchestrator.executor`)."""
+    """A plan of a task. ``plan`` is the JSON of a :class:`~p4reduce.control_plane.plans.Plan`."""
 
     generation: int
     task: str
@@ -71,7 +85,7 @@ class PlanRow:
     job: int
     epoch: int
     phase: Phase
-    demand_bps: Mapping[Hop, int]
+    demand_bps: Demand
     plan: str
 
 
@@ -110,36 +124,38 @@ def task_row(row: sqlite3.Row) -> TaskRow:
 def _task(spec: str) -> tuple[Task, str]:
     """The task of a specification, and what is wrong with it; it never changes."""
     try:
-        return task_from_data(json.loads(spec)), ""
-    except Exception as error:  # whatever somebody wrote there is that task's fault
-        return UNREADABLE, f"its specification in the database cannot be used: {one_line(error)}"
+        return from_json(Task, spec, "its specification in the database cannot be used"), ""
+    except ValueError as error:
+        return UNREADABLE, one_line(error)
 
 
 def _chosen(task: Task, text: str) -> tuple[Task, str]:
     """The task with the workers that were chosen for it, and what is wrong with them."""
+    said = "its choice of workers in the database cannot be used"
     try:
-        return replace(task, workers=_subset(json.loads(text), task.workers), select=None), ""
-    except (ValueError, TypeError, RecursionError, PlanError) as error:
-        return UNREADABLE, f"its choice of workers in the database cannot be used: {one_line(error)}"
+        chosen = from_json(Names, text, said)
+        if not set(chosen) <= set(task.workers):
+            return UNREADABLE, f"{said}: it is no list of its workers"
+        return replace(task, workers=chosen, select=None), ""
+    except RecordError as error:
+        return UNREADABLE, one_line(error)
+    except PlanError as error:
+        return UNREADABLE, f"{said}: {one_line(error)}"
 
 
 def _placed(task: Task, text: str) -> tuple[Task, tuple[int, ...], str]:
     """The task with the hosts that were chosen for it, or that are left to it, their ranks, and what is wrong."""
+    said = "its hosts in the database cannot be used"
     try:
-        hosts = json.loads(text)
-        placed = replace(task, workers=tuple(hosts["workers"]), server=hosts["server"], wanted=None)
-        ranks = tuple(int(rank) for rank in hosts.get("ranks", range(len(placed.workers))))
-        if len({*ranks}) != len(placed.workers) or min(ranks) < 0:
-            raise ValueError("they have other ranks than one each")
-        return placed, ranks, ""
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, PlanError) as error:
-        return UNREADABLE, (0,), f"its hosts in the database cannot be used: {one_line(error)}"
-
-
-def _subset(chosen: Any, workers: tuple[str, ...]) -> tuple[str, ...]:
-    if not isinstance(chosen, list) or not set(chosen) <= set(workers):
-        raise ValueError("it is no list of its workers")
-    return tuple(chosen)
+        hosts = from_json(Placed, text, said)
+        ranks = tuple(range(len(hosts.workers))) if hosts.ranks is None else hosts.ranks
+        if len({*ranks}) != len(hosts.workers) or min(ranks) < 0:
+            return UNREADABLE, (0,), f"{said}: they have other ranks than one each"
+        return replace(task, workers=hosts.workers, server=hosts.server, wanted=None), ranks, ""
+    except RecordError as error:
+        return UNREADABLE, (0,), one_line(error)
+    except PlanError as error:
+        return UNREADABLE, (0,), f"{said}: {one_line(error)}"
 
 
 def plan_row(row: sqlite3.Row) -> PlanRow:
@@ -159,17 +175,10 @@ def plan_row(row: sqlite3.Row) -> PlanRow:
 @lru_cache(maxsize=2048)
 def _demand(text: str) -> Mapping[Hop, int]:
     try:
-        return {(str(node), int(port)): int(bps) for node, port, bps in json.loads(text)}
-    except (ValueError, TypeError, RecursionError):
+        demand: Mapping[Hop, int] = from_json(Demand, text, "demand")
+    except ValueError:
         return {}
-
-
-def task_from_data(data: Mapping[str, Any]) -> Task:
-    """A task from plain data, as ``dataclasses.asdict`` and JSON make it."""
-    select, wanted = data.get("select"), data.get("wanted")
-    more: dict[str, Any] = {} if select is None else {"select": selection_from_data(select)}
-    more |= {} if wanted is None else {"wanted": wanted_from_data(wanted)}
-    return Task(**{**data, "workers": tuple(data["workers"]), **more})
+    return demand
 
 
 # Schedules in the database: who takes turns over which circuits, what was planned, and what came of it.
@@ -222,10 +231,10 @@ class Schedules:
         """A schedule that is to hold."""
         self._connection.execute(
             "INSERT INTO schedules (number, phase, policy, at_ps, schedule) VALUES (?, ?, ?, ?, ?)",
-            (number, SchedulePhase.INSTALLING, schedule.policy, at_ps, schedule_to_json(schedule)),
+            (number, SchedulePhase.INSTALLING, schedule.policy, at_ps, to_json(schedule)),
         )
         for place, window in enumerate(windows):
-            text = json.dumps(circuits_to_data(window.circuits), separators=(",", ":"))
+            text = to_json(window.circuits, Circuits)
             self._connection.execute("INSERT OR IGNORE INTO configurations (circuits) VALUES (?)", (text,))
             self._connection.execute(
                 "INSERT INTO windows SELECT ?, ?, ?, number, ?, ?, ? FROM configurations WHERE circuits = ?",
@@ -233,7 +242,7 @@ class Schedules:
                     number,
                     place,
                     window.process,
-                    json.dumps(window.tasks),
+                    to_json(window.tasks, Names),
                     window.planned_start_ps,
                     window.planned_ps,
                     text,
@@ -288,8 +297,8 @@ class Schedules:
         return tuple(
             TurnWindow(
                 row["process"],
-                circuits_from_data(json.loads(row["circuits"])),
-                tuple(json.loads(row["tasks"])),
+                from_json(Circuits, row["circuits"], f"schedule {number}: circuits"),
+                from_json(Names, row["tasks"], f"schedule {number}: tasks"),
                 row["planned_start_ps"],
                 row["planned_ps"],
             )
@@ -299,7 +308,7 @@ class Schedules:
     def configurations(self) -> dict[int, tuple[Link, ...]]:
         """Circuits by the number of their configuration."""
         rows = self._connection.execute("SELECT * FROM configurations ORDER BY number")
-        return {row["number"]: circuits_from_data(json.loads(row["circuits"])) for row in rows}
+        return {row["number"]: from_json(Circuits, row["circuits"], f"configuration {row['number']}") for row in rows}
 
     def add_window(self, report: Report) -> None:
         """A window that has ended, from the executor's report."""
@@ -334,8 +343,8 @@ class Schedules:
 def _row(row: sqlite3.Row) -> ScheduleRow:
     schedule, fault = None, ""
     try:
-        schedule = schedule_from_json(row["schedule"])
-    except Exception as error:  # whatever somebody wrote there
+        schedule = from_json(Schedule, row["schedule"], f"schedule {row['number']}")
+    except ValueError as error:
         fault = one_line(error)
     return ScheduleRow(row["number"], SchedulePhase(row["phase"]), row["at_ps"], row["began_ps"], schedule, fault)
 

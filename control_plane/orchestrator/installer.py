@@ -1,7 +1,7 @@
 """Plans of tasks, into switches and out again: every step is written down before it is taken."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from zlib import crc32
 
@@ -10,6 +10,7 @@ import numpy as np
 from finsy.p4entity import P4Entity
 
 from p4reduce.base.errors import ControllerError, P4ReduceError, PlanError
+from p4reduce.base.records import from_json, to_json, to_plain
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import Operation, Traffic, predict
 from p4reduce.control_plane.entries import PLAN_TABLES, Entity, key, plan_entries, wildcards
@@ -18,8 +19,6 @@ from p4reduce.control_plane.orchestrator.executor import (
     Executor,
     Order,
     Role,
-    plan_from_json,
-    plan_to_json,
 )
 from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.options import Options, Phase, RefusedError, TaskState
@@ -123,7 +122,7 @@ class TradeOff:
 
     def as_data(self) -> dict[str, Any]:
         """For the database."""
-        return {**asdict(self), "worthwhile": self.worthwhile}
+        return {**to_plain(self), "worthwhile": self.worthwhile}
 
 
 def weigh(task: Task, pairs: Sequence[tuple[Role, Plan, Plan]], remaining_rounds: int, threshold: float) -> TradeOff:
@@ -437,7 +436,7 @@ class Installer:
         """The plan of a row, the same object as long as it is not removed; any kind of error where it is damaged."""
         plan = self._plans.get(row.generation)
         if plan is None:
-            plan = plan_from_json(self.controller.topology, row.plan)
+            plan = from_json(Plan, row.plan, f"generation {row.generation}", topology=self.controller.topology)
             if (plan.generation, plan.job, plan.epoch) != (row.generation, row.job, row.epoch):
                 raise ValueError("it is that of another job, epoch or generation")
             self._plans[row.generation] = plan
@@ -565,7 +564,7 @@ class Installer:
                 epoch=plan.epoch,
                 phase=Phase.INSTALLING,
                 demand_bps=proposal.demand_bps,
-                plan=plan_to_json(plan),
+                plan=to_json(plan),
             )
             self.store.add_plan(row, at_ps)
             self._plans[plan.generation] = plan

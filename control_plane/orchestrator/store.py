@@ -1,19 +1,28 @@
 """The database of the orchestrator: tasks, plans and decisions, and the transactions that change them."""
 
-import json
 import os
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from p4reduce.base.errors import PlanError
+from p4reduce.base.records import to_json
 from p4reduce.control_plane.orchestrator.executor import LAST_JOB
-from p4reduce.control_plane.orchestrator.history import History, PlanRow, Schedules, TaskRow, plan_row, task_row
+from p4reduce.control_plane.orchestrator.history import (
+    Demand,
+    History,
+    Names,
+    Placed,
+    PlanRow,
+    Schedules,
+    TaskRow,
+    plan_row,
+    task_row,
+)
 from p4reduce.control_plane.orchestrator.options import (
     AT_WORK,
     ENDED,
@@ -413,7 +422,7 @@ class Store:
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (
                         task.name,
-                        json.dumps(asdict(task)),
+                        to_json(task),
                         task.arrival_ps,
                         task.deadline_ps,
                         TaskState.QUEUED,
@@ -569,7 +578,7 @@ class Store:
         """Which of a task's workers take part; that never changes again."""
         with self.transaction():
             self._connection.execute(
-                "UPDATE tasks SET chosen = ? WHERE name = ? AND chosen IS NULL", (json.dumps(list(workers)), name)
+                "UPDATE tasks SET chosen = ? WHERE name = ? AND chosen IS NULL", (to_json(tuple(workers), Names), name)
             )
 
     def place(self, name: str, workers: Sequence[str], server: str, ranks: Sequence[int] | None = None) -> None:
@@ -578,9 +587,8 @@ class Store:
         ranks: of the workers; None: 0, 1, ...
         """
         with self.transaction():
-            hosts = {"workers": list(workers), "server": server}
-            placed = json.dumps(hosts if ranks is None else {**hosts, "ranks": list(ranks)})
-            self._connection.execute("UPDATE tasks SET placed = ? WHERE name = ?", (placed, name))
+            placed = Placed(tuple(workers), server, None if ranks is None else tuple(ranks))
+            self._connection.execute("UPDATE tasks SET placed = ? WHERE name = ?", (to_json(placed), name))
 
     def request_cancel(self, name: str) -> None:
         """Ask the orchestrator to give a task up; `TaskError` when it has ended."""
@@ -621,7 +629,7 @@ class Store:
 
     def add_plan(self, row: PlanRow, at_ps: int) -> None:
         """A plan that is to be installed; `StoreError` when its generation or (job, epoch) was ever used."""
-        demand = json.dumps([[node, port, bps] for (node, port), bps in row.demand_bps.items()])
+        demand = to_json(row.demand_bps, Demand)
         values = (row.generation, row.task, row.role, row.job, row.epoch, row.phase, demand, row.plan, at_ps)
         with self.transaction():
             try:

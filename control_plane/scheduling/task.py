@@ -1,6 +1,6 @@
 """An AI task, as the poster's task manager takes it in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Integral, Real
@@ -75,11 +75,6 @@ class Selection:
                 f"select.how: {self.how!r} compares at most {MOST_COMPARED} workers, not {len(workers)}; "
                 "'random' takes any number"
             )
-
-
-def selection_from_data(data: Mapping[str, Any]) -> Selection:
-    """A selection from plain data, as ``dataclasses.asdict`` and JSON make it."""
-    return Selection(**{**data, "utilities": tuple((host, utility) for host, utility in data.get("utilities", ()))})
 
 
 def _is_real(value: Any) -> bool:
@@ -219,11 +214,6 @@ class Wanted:
             raise PlanError(f"shards: {short(self.shards)} is no list of hosts")
         if len(names) > MOST_SHARDS:
             raise PlanError(f"shards: {len(names)} are more than {MOST_SHARDS}")
-
-
-def wanted_from_data(data: Mapping[str, Any]) -> Wanted:
-    """From plain data, as ``dataclasses.asdict`` and JSON make it."""
-    return Wanted(**{**data, "shards": tuple(data.get("shards", ()))})
 
 
 MAX_ELEMENTS: Final = 1 << 40

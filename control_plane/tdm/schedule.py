@@ -5,11 +5,9 @@ repeats. Pods are indices from 0; hosts are names. How long training and communi
 compares it with packets: where nothing else is said, hosts and ToRs go by what has happened.
 """
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from p4reduce.base.records import restore
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -156,25 +154,6 @@ class Schedule:
     def switches(self) -> bool:
         """Whether the OXC changes at all."""
         return len({one.circuits for process in self.processes for one in process.configurations}) > 1
-
-    def as_data(self) -> dict[str, Any]:
-        """Plain data, for JSON; :func:`schedule_from_data` reads it back."""
-        return asdict(self)
-
-
-def schedule_to_json(schedule: Schedule) -> str:
-    """One line of JSON; the same schedule gives the same text."""
-    return json.dumps(schedule.as_data(), separators=(",", ":"), sort_keys=True)
-
-
-def schedule_from_json(text: str) -> Schedule:
-    """What :func:`schedule_to_json` wrote."""
-    return schedule_from_data(json.loads(text))
-
-
-def schedule_from_data(data: dict[str, Any]) -> Schedule:
-    """What :meth:`Schedule.as_data` gave."""
-    return restore(Schedule, data)
 
 
 # Whose turn it is in a gated cycle.

@@ -104,8 +104,8 @@ class Program:
             faults=FaultOptions(loss=self.loss),
         )
         network = run_experiment(experiment, script=self.script).network
-        late = sum(sum(one["late"].values()) for one in network.closed)
-        reported = Counter({(one["rank"], one["tensor"]): one["chunks"] for one in network.left_out})
+        late = sum(sum(one.late.values()) for one in network.closed)
+        reported = Counter({(one.rank, one.tensor): one.chunks for one in network.left_out})
         return list(self._wrong(reported)), late, reported.total()
 
     def _wrong(self, reported: Counter[tuple[int, str]]) -> Any:

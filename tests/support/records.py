@@ -1,11 +1,17 @@
-"""Random records by their types: a field that is added to a dataclass is drawn without anybody writing it down here."""
+"""Which records the product reads back, found in its sources; and random ones, drawn by their types.
 
+A record that is read somewhere is found, and a field that is added to it is drawn; neither is written down here.
+"""
+
+import ast
 import enum
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from hypothesis import strategies as st
@@ -25,6 +31,57 @@ Bases = Mapping[type, Any]
 """An instance or several, of classes that allow few combinations of values: each field is drawn, and kept if the class
 allows it. Or a strategy."""
 Record = TypeVar("Record")
+
+
+ROOT = Path(__file__).parents[2]
+READERS = frozenset({"from_plain", "from_json"})
+"""of `p4reduce.base.records`; the first argument is the record's type"""
+
+
+def kinds_read() -> dict[str, Any]:
+    """Types that the product reads records of, by the module and the expression that names them there."""
+    found: dict[str, Any] = {}
+    for folder, package in (
+        ("control_plane", "p4reduce.control_plane"),
+        ("topologies", "p4reduce.topologies"),
+        ("workers", "p4reduce.workers"),
+        ("src/p4reduce", "p4reduce"),
+        ("studies", "studies"),
+        ("packages/course/src/p4reduce_course", "p4reduce_course"),
+    ):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text()
+            if "base.records import" in text and any(f"{name}(" in text for name in READERS):
+                parts = path.relative_to(ROOT / folder).with_suffix("").parts
+                module = ".".join((package, *(part for part in parts if part != "__init__")))
+                for name, kind in _kinds_in(module, ast.parse(text)):
+                    if kind not in found.values():
+                        found[f"{module}: {name}"] = kind
+    return found
+
+
+def _kinds_in(module: str, tree: ast.Module) -> Iterator[tuple[str, Any]]:
+    """What a module reads, by itself or by functions of its own whose first argument is the type."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    passing = {one.name for one in functions if any(_first(call) == "kind" for call in _calls(one, READERS))}
+    names = {_first(call) for call in _calls(tree, READERS | passing)} - {"kind"}
+    for name in sorted(names):
+        yield name, eval(name, vars(import_module(module)))  # noqa: S307  (an expression of the product's sources)
+
+
+def _calls(tree: ast.AST, names: frozenset[str] | set[str]) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = (
+                called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+            )
+            if name in names:
+                yield node
+
+
+def _first(call: ast.Call) -> str:
+    return ast.unparse(call.args[0])
 
 
 @cache

@@ -1,47 +1,140 @@
-"""Dataclasses as plain data that JSON holds, and back: by their fields and types, so that none can be forgotten.
+"""Records that are written down: dataclasses as plain data and as JSON, and back.
 
-Pydantic does the work. What JSON has no form for says in its annotation how it is written: :data:`ITEMS` and
-:class:`Given`.
+One serializer for messages, databases and files. It goes by the fields and types of the dataclass, so no field can be
+forgotten. Pydantic does the work; it is imported with the first record, as it costs a quarter of a second.
+
+- A field has its own type in the data: no number is made from text, no whole number from ``1.0`` or ``true``.
+  Only a whole number where a float belongs becomes that float.
+- Data with a field that the dataclass lacks are refused, and so are data without a field that has no default.
+- Tuples are lists in the data, mappings are objects (keys of type int become text), enumerations are their values.
+  A mapping with tuples as keys is annotated with :data:`ITEMS`, and a field that the reader supplies with
+  :class:`Given`. A field with ``Field(exclude_if=…)`` is absent where that holds, and has a default.
+- Floats come back bit for bit. NaN and infinity are written ``NaN``, ``Infinity`` and ``-Infinity``, as Python's json
+  writes them; a field that must be finite has a class that refuses them.
+- NumPy's float64 is a float. Other scalars and arrays of NumPy are refused when they are written.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+import json
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, overload
 
-from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationInfo
-from pydantic_core import core_schema
+from p4reduce.base.errors import BadInput
+from p4switch.base.safe_yaml import one_line, short
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError, ValidationInfo
+    from pydantic_core import core_schema
 
 Record = TypeVar("Record")
+SHOWN: Final = 60
+"""characters of a value in an error"""
 
 
-def plain(record: Any) -> Any:
-    """A dataclass as plain data: its fields by name."""
-    return _adapter(cast(Hashable, type(record))).dump_python(record, mode="json")
+class RecordError(BadInput, ValueError):
+    """Data that are not the record they should be. The text names where they are from, the field and the fault."""
 
 
-def restore(kind: type[Record], data: Any, **given: Any) -> Record:
-    """The inverse of :func:`plain`; ``given`` has what the data leave out (:class:`Given`).
+def to_plain(record: Any, kind: Any = None) -> Any:
+    """A record as plain data that JSON holds: a dictionary of its fields.
 
-    ``ValueError`` names the field that is missing or has another type; errors of the class itself come as they are.
+    ``kind`` is its type where that is not the class of ``record``, as ``tuple[Link, ...]`` is not. ``ValueError``
+    where a field has a value that is not of its type.
     """
-    found: Record = _adapter(cast(Hashable, kind)).validate_python(data, context=given)
-    return found
+    return _adapter(cast(Hashable, type(record) if kind is None else kind)).dump_python(
+        record, mode="json", warnings="error"
+    )
+
+
+def to_json(record: Any, kind: Any = None) -> str:
+    """A record as one line of JSON without spaces, fields in order; the same record gives the same text."""
+    return json.dumps(to_plain(record, kind), separators=(",", ":"))
+
+
+def to_file(record: Any, kind: Any = None) -> str:
+    """A record as the text of a file: JSON, a field on each line, in alphabetical order."""
+    return json.dumps(to_plain(record, kind), indent=1, sort_keys=True) + "\n"
+
+
+@overload
+def from_plain(kind: type[Record], data: Any, source: str, **given: Any) -> Record: ...
+@overload
+def from_plain(kind: Any, data: Any, source: str, **given: Any) -> Any: ...
+def from_plain(kind: Any, data: Any, source: str, **given: Any) -> Any:
+    """The record that :func:`to_plain` wrote.
+
+    Parameters
+    ----------
+    kind
+        Its type: a dataclass, a model of pydantic, or a tuple, list, mapping or union of some.
+    data
+        What JSON held.
+    source
+        Where the data are from, for errors: a file, a message, a row of a table.
+    **given
+        What the data leave out, by the names of :class:`Given`.
+
+    Raises
+    ------
+    RecordError
+        Names the source, the field and what is wrong with it.
+    """
+    try:
+        text = json.dumps(data)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordError(f"{source}: {one_line(error)}") from None
+    return from_json(kind, text, source, **given)
+
+
+@overload
+def from_json(kind: type[Record], text: str | bytes, source: str, **given: Any) -> Record: ...
+@overload
+def from_json(kind: Any, text: str | bytes, source: str, **given: Any) -> Any: ...
+def from_json(kind: Any, text: str | bytes, source: str, **given: Any) -> Any:
+    """The record that :func:`to_json` or :func:`to_file` wrote; parameters and errors as of :func:`from_plain`."""
+    from pydantic import ValidationError  # noqa: PLC0415  (slow to import)
+
+    try:
+        return _adapter(cast(Hashable, kind)).validate_json(text, strict=True, extra="forbid", context=given)
+    except ValidationError as error:
+        raise RecordError(f"{source}: {_fault(error)}") from None
+
+
+def _fault(error: "ValidationError") -> str:
+    """The first thing that is wrong, and where."""
+    first = error.errors(include_url=False)[0]
+    found = f"{first['msg'][:1].lower()}{first['msg'][1:]}, got {short(first['input'])}"
+    said = {
+        "json_invalid": first["msg"].replace("Invalid JSON", "is no JSON"),
+        "missing": "is missing",
+        "unexpected_keyword_argument": "there is no such field",
+        "extra_forbidden": "there is no such field",
+        "value_error": first["msg"].removeprefix("Value error, "),
+    }.get(first["type"], found)
+    return ": ".join(filter(None, (one_line(".".join(map(str, first["loc"])), SHOWN), one_line(said))))
 
 
 @cache
-def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+def _adapter(kind: Hashable) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter  # noqa: PLC0415  (slow to import)
+
     return TypeAdapter(cast(Any, kind))
 
 
 class _Items:
     """Annotates a mapping whose keys are tuples: it is written as a list of [key, value]."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(
-            _as_mapping,
-            handler(source),
-            serialization=core_schema.plain_serializer_function_ser_schema(lambda mapping: list(mapping.items())),
+    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "core_schema.CoreSchema":
+        from pydantic_core import core_schema  # noqa: PLC0415  (slow to import)
+
+        pairs = handler.generate_schema(list[tuple[get_args(source)]])  # type: ignore[misc]
+        return core_schema.no_info_after_validator_function(
+            dict,
+            pairs,
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                lambda mapping, write: write(list(mapping.items())), schema=pairs
+            ),
         )
 
 
@@ -50,7 +143,7 @@ ITEMS: Final = _Items()
 
 @dataclass(frozen=True)
 class Given:
-    """Annotates what plain data leave out, as whoever reads them has it: ``restore(…, name=value)``.
+    """Annotates what plain data leave out, as the reader has it: ``from_plain(…, name=value)``.
 
     ``write`` makes of it what is written in its place, ``read`` makes it of what the reader has and of that.
     """
@@ -59,17 +152,13 @@ class Given:
     write: Callable[[Any], Any]
     read: Callable[[Any, Any], Any]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "core_schema.CoreSchema":
         """How pydantic reads and writes it."""
+        from pydantic_core import core_schema  # noqa: PLC0415  (slow to import)
+
         return core_schema.with_info_plain_validator_function(
             self._read, serialization=core_schema.plain_serializer_function_ser_schema(self.write)
         )
 
-    def _read(self, value: Any, info: ValidationInfo) -> Any:
+    def _read(self, value: Any, info: "ValidationInfo") -> Any:
         return self.read((info.context or {})[self.name], value)
-
-
-def _as_mapping(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return value
-    return {tuple(key): item for key, item in value}

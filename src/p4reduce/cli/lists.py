@@ -63,7 +63,7 @@ def finish(
     print_table(output, results, title)
     print_real(output, results)
     for result in results:
-        if chunks := sum(one["chunks"] for one in result.network.left_out):
+        if chunks := sum(one.chunks for one in result.network.left_out):
             output.note(
                 f"{result.network.plan}: {chunks} chunks came too late and are in no sum (network.left_out): "
                 "all_reduce(name=...), or comm.step(), says which later sum they belong to, if there is one"

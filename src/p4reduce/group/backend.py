@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from p4reduce.base.records import Given
 from p4reduce.group.errors import ClusterError, CollectiveError
 from p4reduce.group.membership import Decision
 from p4reduce.workers.operation import Post
@@ -50,7 +51,7 @@ class Options:
     """The caller's name of what an all-reduce adds up: what a deadline left out goes into the next of that name."""
     place: str = ""
     """Where in a step the call stands, which says the same where there is no name; empty where it is not known."""
-    ahead: Ahead | None = None
+    ahead: Annotated[Ahead | None, Given("ahead", lambda _: None, lambda ahead, _: ahead)] = None
     """What this participant calls next, where it is known; in real time it is not used."""
 
     @property

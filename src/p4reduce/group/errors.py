@@ -5,7 +5,7 @@ those that are a property of one collective, which every rank is told alike: the
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from p4reduce.base.errors import P4ReduceError
 
@@ -58,26 +58,6 @@ class GroupChanged(CollectiveError):
         """The caller's collective that was not carried out, from 0 on."""
         self.joined = tuple(joined)
         """Who has come in since the caller last heard, and needs the state of the others; ranks of the start go on."""
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data, for a message."""
-        lost = {str(member): reason for member, reason in self.lost.items()}
-        found = {"view": self.view, "members": list(self.members), "lost": lost, "operation": self.operation}
-        return {**found, "joined": list(self.joined)}
-
-    @staticmethod
-    def from_plain(message: str, data: Mapping[str, Any]) -> "GroupChanged":
-        """From what :meth:`plain` gave. ``KeyError``, ``TypeError`` or ``ValueError`` where it is something else."""
-        lost = {int(member): str(reason) for member, reason in dict(data["lost"]).items()}
-        members = tuple(int(member) for member in data["members"])
-        return GroupChanged(
-            message,
-            view=int(data["view"]),
-            members=members,
-            lost=lost,
-            operation=int(data["operation"]),
-            joined=tuple(int(member) for member in data.get("joined", ())),
-        )
 
 
 class ExcludedError(ClusterError):

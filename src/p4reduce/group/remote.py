@@ -1,7 +1,6 @@
 """The Communicator of a process that ``p4reduce launch`` started, and the coordinator's end of its connection."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import socket
@@ -10,11 +9,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
 from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Options, Served
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
@@ -193,21 +194,124 @@ RESTART: Final = "P4REDUCE_RESTART"
 COMPUTE: Final = "P4REDUCE_COMPUTE"
 """How computation of PyTorch scripts takes virtual time (adapters/torch/process_group.py)."""
 MEMBERS: Final = "P4REDUCE_MEMBERS"
-"""Where ranks may join: a JSON list, the changes of the group before this process, and who its members are then."""
+"""Where ranks may join: `Members` as JSON."""
 SPEC: Final = "P4REDUCE_SPEC"
 """In real time: the file that describes this process's end of the network."""
 CONNECT_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.02
 NOTES: Final = 200
 """figures and spans of computation in one message"""
-Note = dict[str, Any]
 ANSWER_TIMEOUT_S: Final = 24 * 3600.0
 """Longer than the coordinator's own patience, which names who is missing."""
 
 Membership = tuple[tuple[int, ...], int]
 """The ranks of a group, and which of the groups of these ranks."""
+
+
+# What messages hold. The header of a request has its record's fields, and what to ``do``.
+
+
+@dataclass(frozen=True)
+class Members:
+    """The group as a process finds it that joins later: its changes before, and who its members are then."""
+
+    view: int
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a process says first: its rank, the word of its start, and the group that it is for; None: all ranks."""
+
+    rank: int
+    start: str = ""
+    group: Membership | None = None
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """The answer to it: virtual time at its place."""
+
+    now_ps: int
+
+
+@dataclass(frozen=True)
+class AheadCall:
+    """What follows a collective's array: that of what the participant calls next (`Ahead`)."""
+
+    elements: int
+    start_ps: int
+    poison: bool
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective; its array follows the header."""
+
+    operation: str
+    root: int
+    learning_rate: float
+    options: Options
+    start_ps: int
+    ahead: AheadCall | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """The answer to it, as `Backend` has it; the array follows."""
+
+    done_ps: int
+    contributors: tuple[int, ...]
+    summed: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A participant computed from when to when."""
+
+    start_ps: int
+    end_ps: int
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A figure that a participant recorded."""
+
+    name: str
+    value: float
+    at_ps: int
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What happened at a participant since its last message."""
+
+    notes: tuple[Computed | Recorded, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What `GroupChanged` knows."""
+
+    view: int
+    members: tuple[int, ...]
+    lost: Mapping[int, str]
+    operation: int
+    joined: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The answer to a request that failed: the error's class and text."""
+
+    error: str
+    message: str = ""
+    change: Change | None = None
+
+
 Seats = Callable[[int, Membership | None], Served]
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
+    "RecordError": RecordError,
     "ValueError": ValueError,
     "TypeError": TypeError,
     "CollectiveError": CollectiveError,
@@ -247,13 +351,12 @@ def _members(environment: Mapping[str, str], rank: int, size: int) -> tuple[int,
     if text is None:
         return 0, tuple(range(size))
     try:
-        view, *members = json.loads(text)
-        known = {*range(size)}
-        if type(view) is not int or view < 0 or not known.issuperset(members) or rank not in {*members, size}:
-            raise ValueError
-    except (ValueError, TypeError):
-        raise ClusterError(f"{MEMBERS}: {text!r} is no view and ranks of 0 to {size - 1}, {rank} among them") from None
-    return view, tuple(members)
+        told = from_json(Members, text, MEMBERS)
+    except RecordError as error:
+        raise ClusterError(str(error)) from None
+    if told.view < 0 or not {*range(size)}.issuperset(told.members) or rank not in {*told.members, size}:
+        raise ClusterError(f"{MEMBERS}: {text!r} is no view and ranks of 0 to {size - 1}, {rank} among them")
+    return told.view, told.members
 
 
 def _await_socket(address: str) -> None:
@@ -295,7 +398,7 @@ class RemoteBackend:
         self._clock = Clock() if clock is None else clock
         self._home = ("", rank)
         self._start = ""
-        self._notes: list[Note] = []
+        self._notes: list[Computed | Recorded] = []
         self._noting = threading.Lock()
         self._asking = threading.Lock()
         _JOINED.add(self)
@@ -316,24 +419,24 @@ class RemoteBackend:
         """
         backend = cls(_connected(address, rank), rank, size)
         backend._start = start
-        backend._greet((address, rank), {})
+        backend._greet(address, Hello(rank, start))
         return backend
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "RemoteBackend":
         """Another connection, for the serial-th group of ``ranks``; it has the same clock."""
         found = RemoteBackend(_connected(*self._home), ranks.index(self.rank), len(ranks), self._clock)
         found._start = self._start
-        found._greet(self._home, {"ranks": list(ranks), "serial": serial})
+        found._greet(self._home[0], Hello(self._home[1], self._start, (ranks, serial)))
         return found
 
-    def _greet(self, home: tuple[str, int], group: dict[str, Any]) -> None:
-        self._home = home
+    def _greet(self, address: str, hello: Hello) -> None:
+        self._home = address, hello.rank
         try:
-            answer = self.ask({"do": "hello", "rank": home[1], "start": self._start, **group})
+            greeting = from_plain(Greeting, self.ask({"do": "hello", **to_plain(hello)}), "the answer to hello")
         except BaseException:
             self._connection.close()
             raise
-        self._clock.reach(int(answer["now_ps"]))
+        self._clock.reach(greeting.now_ps)
         self._connection.settimeout(ANSWER_TIMEOUT_S)
 
     def collective(
@@ -347,29 +450,27 @@ class RemoteBackend:
     ) -> int:
         """Take part in one collective, in place."""
         begin = self._clock.now_ps if start_ps is None else start_ps
-        request = {"do": "collective", "operation": operation, "root": root, "learning_rate": learning_rate}
-        request |= {"options": dataclasses.asdict(dataclasses.replace(options, ahead=None)), "start_ps": begin}
-        ahead, sent = options.ahead, array
+        ahead, sent, told = options.ahead, array, None
         if ahead is not None and array.size + ahead.array.size <= MAX_FLOATS:
-            request["ahead"] = {"elements": ahead.array.size, "start_ps": ahead.start_ps, "poison": ahead.poison}
+            told = AheadCall(ahead.array.size, ahead.start_ps, ahead.poison)
             sent = np.concatenate((array, ahead.array))
-        answer = self.ask(request, sent, into=array)
-        self.contributors = tuple(answer["contributors"])
-        self.summed = tuple((int(elements), int(count)) for elements, count in answer.get("summed", ()))
-        done = int(answer["done_ps"])
+        call = to_plain(Call(operation, root, learning_rate, options, begin, told))
+        answer = self.ask({"do": "collective", **call}, sent, into=array)
+        done = from_plain(Done, answer, f"the answer to {operation}")
+        self.contributors, self.summed = done.contributors, done.summed
         if start_ps is None:
-            self._clock.reach(done)
-        return done
+            self._clock.reach(done.done_ps)
+        return done.done_ps
 
     def compute(self, seconds: float) -> None:
         """Let virtual time pass."""
         begin, end = self._clock.advance(round(seconds * PS_PER_S))
         with self._noting:
             last = self._notes[-1] if self._notes else None
-            if last is not None and last.get("end_ps") == begin:
-                last["end_ps"] = end
+            if isinstance(last, Computed) and last.end_ps == begin:
+                self._notes[-1] = Computed(last.start_ps, end)
             elif end > begin:
-                self._notes.append({"start_ps": begin, "end_ps": end})
+                self._notes.append(Computed(begin, end))
 
     def now(self) -> float:
         """Virtual time, seconds."""
@@ -386,7 +487,7 @@ class RemoteBackend:
     def record(self, name: str, value: float) -> None:
         """Keep a figure."""
         with self._noting:
-            self._notes.append({"name": name, "value": value, "at_ps": self._clock.now_ps})
+            self._notes.append(Recorded(name, value, self._clock.now_ps))
         self._flush()
 
     def close(self) -> None:
@@ -418,12 +519,12 @@ class RemoteBackend:
 
     def _tell_notes(self) -> None:
         while notes := self._take_notes():
-            self._exchange({"do": "note", "notes": notes}, "note")
+            self._exchange({"do": "note", **to_plain(Noted(notes))}, "note")
 
-    def _take_notes(self) -> list[Note]:
+    def _take_notes(self) -> tuple[Computed | Recorded, ...]:
         with self._noting:
             taken, self._notes = self._notes[:NOTES], self._notes[NOTES:]
-            return taken
+            return tuple(taken)
 
     def _exchange(
         self, request: dict[str, Any], what: Any, array: FloatArray | None = None, into: FloatArray | None = None
@@ -444,7 +545,7 @@ class RemoteBackend:
             raise ClusterError(f"rank {self.rank} lost the coordinator in {what}: it has ended")
         header, _ = answer
         if "error" in header:
-            raise _error_of(header)
+            raise _error_of(from_plain(Failure, header, f"the answer to {what}"))
         return header
 
 
@@ -472,26 +573,30 @@ def serve(connection: socket.socket, seats: Seats, start: str = "") -> Served | 
         first = receive(connection)
         if first is None:
             return None
-        rank = first[0].get("rank")
-        if first[0].get("do") != "hello" or isinstance(rank, bool) or not isinstance(rank, int):
-            raise FramingError("the first message must be a hello with a rank")
-        group = _membership(first[0])
+        if first[0].pop("do", None) != "hello":
+            raise FramingError("the first message must be a hello")
         try:
-            _check_start(rank, first[0].get("start", ""), start)
-            backend = seats(rank, group)
+            hello = from_plain(Hello, first[0], "hello")
+        except RecordError as error:
+            raise FramingError(str(error)) from None
+        try:
+            if hello.start != start:
+                word = f"its word is {hello.start!r}, not {start!r}"
+                raise ClusterError(f"rank {hello.rank} is of another start of this group: {word}")
+            backend = seats(hello.rank, hello.group)
         except (ClusterError, ValueError) as error:
-            send(connection, _failure(error))
+            send(connection, to_plain(_failure(error)))
             return None
-        send(connection, {"now_ps": backend.now_ps()})
+        send(connection, to_plain(Greeting(backend.now_ps())))
         while (message := receive(connection)) is not None:
             header, array = message
+            what = header.pop("do", None)
             try:
-                array, ahead = _apart(header, array)
-                answer = _perform(backend, header, array, ahead)
+                answer, array = _perform(backend, what, header, array)
             except (ClusterError, ValueError, TypeError) as error:
-                send(connection, _failure(error))
+                send(connection, to_plain(_failure(error)))
             else:
-                if header.get("do") == "close":
+                if what == "close":
                     with contextlib.suppress(OSError):  # it has left, and may be gone
                         send(connection, answer)
                     return None
@@ -507,74 +612,46 @@ def serve(connection: socket.socket, seats: Seats, start: str = "") -> Served | 
     return backend
 
 
-def _check_start(rank: int, said: object, start: str) -> None:
-    if said != start:
-        raise ClusterError(f"rank {rank} is of another start of this group: its word is {str(said)!r}, not {start!r}")
-
-
-def _membership(hello: dict[str, Any]) -> Membership | None:
-    ranks, serial = hello.get("ranks"), hello.get("serial")
-    if ranks is None:
-        return None
-    if not isinstance(ranks, list) or not all(type(rank) is int for rank in (*ranks, serial)):
-        raise FramingError("a hello for a group needs ranks, a list of numbers, and serial, a number")
-    return tuple(ranks), int(str(serial))
-
-
-def _apart(request: dict[str, Any], array: FloatArray | None) -> tuple[FloatArray | None, Ahead | None]:
-    """A collective's own array, and what its caller starts next."""
-    told = request.get("ahead")
-    if told is None or array is None:
-        return array, None
-    try:
-        own = array.size - int(told["elements"])
-        if not 0 < own < array.size:
-            raise ValueError(f"ahead: {told['elements']} of {array.size} elements")
-        return array[:own], Ahead(array[own:], int(told["start_ps"]), bool(told["poison"]))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"ahead: {error}") from None
-
-
 def _perform(
-    backend: Served, request: dict[str, Any], array: FloatArray | None, ahead: Ahead | None = None
-) -> dict[str, Any]:
-    """Carry a request out; the answer's header. A collective writes its result to ``array``."""
-    what = request.get("do")
-    try:
-        if what == "collective" and array is not None:
-            operation, root, rate = request["operation"], request["root"], request["learning_rate"]
-            options = Options(**{**request["options"], "ahead": ahead})
-            start = int(request["start_ps"])
-            done = backend.collective(str(operation), array, int(root), float(rate), options, start)
-            said = {"done_ps": done, "contributors": list(backend.contributors)}
-            return {**said, "summed": backend.summed} if backend.summed else said
-        if what == "note":
-            for note in request["notes"]:
-                if "name" in note:
-                    backend.record(str(note["name"]), float(note["value"]), int(note["at_ps"]))
-                else:
-                    backend.computed(int(note["start_ps"]), int(note["end_ps"]))
-        elif what == "close":
-            backend.close()
-        else:
-            raise ValueError(f"unknown request {what!r}")
-    except KeyError as error:
-        raise ValueError(f"{what}: {error} is missing") from None
-    return {}
+    backend: Served, what: object, header: dict[str, Any], array: FloatArray | None
+) -> tuple[dict[str, Any], FloatArray | None]:
+    """Carry a request out; the answer's header, and the array that follows it, which a collective wrote to."""
+    if what == "collective" and array is not None:
+        told, ahead = from_plain(Call, header, "collective", ahead=None), None
+        if told.ahead is not None:
+            own = array.size - told.ahead.elements
+            if not 0 < own < array.size:
+                raise ValueError(f"ahead: {told.ahead.elements} of {array.size} elements")
+            array, ahead = array[:own], Ahead(array[own:], told.ahead.start_ps, told.ahead.poison)
+        options = replace(told.options, ahead=ahead)
+        done = backend.collective(told.operation, array, told.root, told.learning_rate, options, told.start_ps)
+        return to_plain(Done(done, backend.contributors, backend.summed)), array
+    if what == "note":
+        for note in from_plain(Noted, header, "note").notes:
+            if isinstance(note, Recorded):
+                backend.record(note.name, note.value, note.at_ps)
+            else:
+                backend.computed(note.start_ps, note.end_ps)
+    elif what == "close":
+        backend.close()
+    else:
+        raise ValueError(f"unknown request {what!r}")
+    return {}, None
 
 
-def _failure(error: Exception) -> dict[str, Any]:
+def _failure(error: Exception) -> Failure:
     kind = next((name for name, known in _ERRORS.items() if type(error) is known), "ClusterError")
-    more = error.plain() if isinstance(error, GroupChanged) else {}
-    return {"error": kind, "message": str(error)[: MAX_HEADER // 16], **more}
+    change = None
+    if isinstance(error, GroupChanged):
+        change = Change(**{one.name: getattr(error, one.name) for one in fields(Change)})
+    return Failure(kind, str(error)[: MAX_HEADER // 16], change)
 
 
-def _error_of(header: Mapping[str, Any]) -> Exception:
+def _error_of(failure: Failure) -> Exception:
     """What :func:`_failure` told."""
-    kind, message = _ERRORS.get(str(header["error"]), ClusterError), str(header.get("message", ""))
-    if kind is GroupChanged:
-        return GroupChanged.from_plain(message, header)
-    return kind(message)
+    if failure.change is not None:
+        return GroupChanged(failure.message, **vars(failure.change))
+    return _ERRORS.get(failure.error, ClusterError)(failure.message)
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

@@ -1,7 +1,6 @@
 """What runs leave on disk: result.json, and the same as CSV with its provenance in every row."""
 
 import csv
-import dataclasses
 import io
 import json
 import tempfile
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from p4reduce.base.errors import BadInput, require
 from p4reduce.base.output import Output, bytes_text, rate_text, share_text, small_text, time_text
+from p4reduce.base.records import RecordError, from_plain, to_file
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.perf import Row
 from p4reduce.runs.result import RunResult, TrainingResult
@@ -243,7 +243,7 @@ def claim(*, out: Path | None = None, pcap: Path | None = None) -> None:
 def write_results(folder: Path, results: Sequence[RunResult]) -> list[Path]:
     """Write result.json, runs.csv, links.csv, collectives.csv and, after training, training.csv; returns their paths.
 
-    One run gives its own ``RunResult.to_json()``, several a list under ``runs``.
+    One run gives its own ``RunResult``, several a list under ``runs``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = [write_text(folder / RESULT, results_json(results))]
@@ -265,9 +265,8 @@ def rows_of(results: Sequence[RunResult]) -> dict[str, list[dict[str, Any]]]:
 def results_json(results: Sequence[RunResult]) -> str:
     """Stable JSON of one run or of several: the same runs give the same bytes."""
     if len(results) == 1:
-        return results[0].to_json()
-    runs = [result.plain() for result in results]
-    return json.dumps({"runs": runs}, indent=1, sort_keys=True) + "\n"
+        return to_file(results[0])
+    return to_file({"runs": list(results)}, dict[str, list[RunResult]])
 
 
 def read_results(path: Path) -> list[RunResult]:
@@ -280,9 +279,11 @@ def read_results(path: Path) -> list[RunResult]:
         text = read_text(path)
         data = json.loads(text)
         runs = data["runs"] if isinstance(data, dict) and "runs" in data else [data]
-        results = [RunResult.from_json(json.dumps(run)) for run in runs]
+        results = [from_plain(RunResult, run, f"{path}: not a result file of p4reduce") for run in runs]
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
+    except RecordError:
+        raise
     except (ValueError, TypeError, RecursionError) as error:
         raise BadInput(f"{path}: not a result file of p4reduce: {error}") from None
     if not results:
@@ -306,9 +307,7 @@ def _rows(results: Sequence[RunResult], parts: Any) -> list[dict[str, Any]]:
     for number, result in enumerate(results):
         provenance = {name: result.provenance.get(name, "-") for name in PROVENANCE}
         items: Iterable[Any] = parts(result)
-        rows += [
-            {"run": number, "plan": result.network.plan, **dataclasses.asdict(item), **provenance} for item in items
-        ]
+        rows += [{"run": number, "plan": result.network.plan, **asdict(item), **provenance} for item in items]
     return rows
 
 

@@ -1,7 +1,6 @@
 """``p4reduce launch``: one coordinator that owns the network, one process for each rank of a user's script."""
 
 import contextlib
-import json
 import os
 import queue
 import select
@@ -19,6 +18,7 @@ from typing import IO, Final
 
 from p4reduce.base.errors import RealError
 from p4reduce.base.ports import free_ports
+from p4reduce.base.records import to_json
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group import remote
 from p4reduce.group.backend import Group, Joined, Served
@@ -336,7 +336,7 @@ class _Coordinator:
         for rank in ranks:
             alone = torch_environment(rank, workers, port) if rank < workers else {}
             if self._places > workers:
-                alone[remote.MEMBERS] = json.dumps([0, *range(workers)])
+                alone[remote.MEMBERS] = to_json(remote.Members(0, tuple(range(workers))))
             self._begin(command, rank, alone)
         deadline = time.monotonic() + timeout_s
         left = {*self._processes}
@@ -355,7 +355,9 @@ class _Coordinator:
                 raise event
             if isinstance(event, _Joined):
                 for rank in event.ranks:
-                    self._begin(command, rank, {remote.MEMBERS: json.dumps([event.view, *event.members])})
+                    self._begin(
+                        command, rank, {remote.MEMBERS: to_json(remote.Members(event.view, tuple(event.members)))}
+                    )
                 left |= {*event.ranks}
                 continue
             rank, code = event

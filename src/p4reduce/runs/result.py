@@ -4,19 +4,23 @@ In virtual time ``network`` is the same on every machine; ``training`` may diffe
 has ``real``: its times are of this machine's clock, its counts and bytes as exact as ever.
 """
 
-import dataclasses
 import json
 import statistics
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from p4reduce.group.backend import COMPUTE, Figure, Span
 from p4reduce.group.communicator import STEP
+from p4reduce.group.membership import Decision
 from p4switch.base.values import PS_PER_US, table
+
+_UNLESS_EMPTY: Final = Field(exclude_if=lambda items: not items)
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,42 @@ class CollectiveRecord:
     """Largest distance of an element from the float64 sum of the inputs; None where nothing is summed."""
     error_bound: float | None
     """The documented bound for the element that came nearest to its bound."""
-    failed: str | None = None
+    failed: Annotated[str | None, Field(exclude_if=lambda error: error is None)] = None
     """The error that every rank got in the place of a result; the group went on."""
+
+
+@dataclass(frozen=True)
+class TreeEdge:
+    """A hop of a job's overlay: from ``child`` to ``parent`` over the nodes of ``path``."""
+
+    job: int
+    child: str
+    parent: str
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClosedRecord:
+    """An all-reduce that a deadline closed without some, or that was carried again until it had enough of them."""
+
+    iteration: int
+    attempts: int
+    chunks: int
+    least: int
+    """Contributions of the chunk that has the fewest."""
+    late: Mapping[int, int]
+    """How many of its chunks came too late, of each rank that was late."""
+
+
+@dataclass(frozen=True)
+class LeftOutRecord:
+    """Chunks of a rank's arrays that came too late and are in no sum."""
+
+    rank: int
+    tensor: str
+    """Its name, or its place in a step; empty where neither is known."""
+    elements: int
+    chunks: int
 
 
 @dataclass(frozen=True)
@@ -108,18 +146,16 @@ class NetworkResult:
     """Of a script: how many steps it had …"""
     steps_by: str | None = None
     """… found by ``marks`` (comm.step()), by ``repetition`` of its collectives, or the whole ``run`` taken as one."""
-    tree: list[dict[str, Any]] = field(default_factory=list)
-    """Overlay edges: ``child``, ``parent``, ``path`` (node names); for ring and ps the hops of the streams."""
-    membership: list[dict[str, Any]] = field(default_factory=list)
-    """What was decided of the group's members when some died (``Decision``), in order. Then frames are held against no
-    prediction: nobody predicts what was under way."""
-    closed: list[dict[str, Any]] = field(default_factory=list)
-    """All-reduces that a deadline closed without some: ``iteration``, ``attempts``, its ``chunks``, the ``least``
-    contributions of one, and how many of each rank's chunks came too ``late``. Then frames are held against no
-    prediction, either: nobody predicts who comes too late."""
-    left_out: list[dict[str, Any]] = field(default_factory=list)
-    """What came too late and is in no sum: ``rank``, ``tensor`` (its name, or its place in a step; empty where neither
-    is known), its ``elements``, and how many ``chunks`` of its arrays."""
+    tree: list[TreeEdge] = field(default_factory=list)
+    """Of all jobs; for ring and ps the hops of the streams."""
+    membership: Annotated[list[Decision], _UNLESS_EMPTY] = field(default_factory=list)
+    """What was decided of the group's members when some died, in order. Then frames are held against no prediction:
+    nobody predicts what was under way."""
+    closed: Annotated[list[ClosedRecord], _UNLESS_EMPTY] = field(default_factory=list)
+    """All-reduces that a deadline closed. Then frames are held against no prediction, either: nobody predicts who comes
+    too late."""
+    left_out: Annotated[list[LeftOutRecord], _UNLESS_EMPTY] = field(default_factory=list)
+    """What came too late and is in no sum, by rank."""
 
 
 class LeftOut:
@@ -138,13 +174,10 @@ class LeftOut:
         if chunks:
             self._kept[rank, tensor, elements] = chunks
 
-    def plain(self) -> list[dict[str, Any]]:
-        """What is in no sum, as ``NetworkResult.left_out`` has it, by rank."""
+    def records(self) -> list[LeftOutRecord]:
+        """What is in no sum, by rank."""
         every = sorted((self._lost + Counter(self._kept)).items())
-        return [
-            {"rank": rank, "tensor": tensor, "elements": elements, "chunks": chunks}
-            for (rank, tensor, elements), chunks in every
-        ]
+        return [LeftOutRecord(*key, chunks) for key, chunks in every]
 
 
 @dataclass(frozen=True)
@@ -204,7 +237,11 @@ class RealRun:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result file of one run."""
+    """The result of one run, and what its file holds (``base/records.py``).
+
+    In virtual time it has no field ``real``; ``membership``, ``closed``, ``left_out`` and a collective's ``failed`` are
+    there where they hold something.
+    """
 
     experiment: dict[str, Any]
     provenance: dict[str, str]
@@ -213,30 +250,8 @@ class RunResult:
     training: TrainingResult | None
     topology: dict[str, Any]
     """``nodes`` (name, kind, capable) and ``links`` (a, b, rate_bps, delay_ps), for drawing."""
-    real: RealRun | None = None
+    real: Annotated[RealRun | None, Field(exclude_if=lambda real: real is None)] = None
     """Only of a run in real time."""
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data. In virtual time there is no key ``real``; ``membership``, ``closed``, ``left_out`` and a
-        collective's ``failed`` only where they hold something.
-        """
-        data = dataclasses.asdict(self)
-        if self.real is None:
-            del data["real"]
-        if not self.network.membership:
-            del data["network"]["membership"]
-        if not self.network.closed:
-            del data["network"]["closed"]
-        if not self.network.left_out:
-            del data["network"]["left_out"]
-        for record in data["network"]["collectives"]:
-            if record["failed"] is None:
-                del record["failed"]
-        return data
-
-    def to_json(self) -> str:
-        """Stable JSON: the same run in virtual time gives the same bytes."""
-        return json.dumps(self.plain(), indent=1, sort_keys=True) + "\n"
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -252,28 +267,6 @@ class RunResult:
             ("counted as predicted", "on every link" if not differing else f"no: {differing} differences"),
         ]
         return table(f"{network.plan} on {network.topology}", (), rows)
-
-    @staticmethod
-    def from_json(text: str) -> "RunResult":
-        """Read a result file. Raises ``ValueError`` when it is not one."""
-        try:
-            data = json.loads(text)
-            network = data["network"]
-            network["collectives"] = [CollectiveRecord(**record) for record in network["collectives"]]
-            network["links"] = [LinkLoad(**load) for load in network["links"]]
-            training, real = data["training"], data.get("real")
-            if training is not None:
-                training["points"] = [TrainingPoint(**point) for point in training["points"]]
-            return RunResult(
-                experiment=data["experiment"],
-                provenance=data["provenance"],
-                network=NetworkResult(**network),
-                training=None if training is None else TrainingResult(**training),
-                topology=data["topology"],
-                real=None if real is None else RealRun(**real),
-            )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise ValueError(f"not a result file of p4reduce: {error}") from error
 
 
 # How long the network takes for a step of a script: between marks of its own, or of collectives that repeat.

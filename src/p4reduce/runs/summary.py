@@ -22,7 +22,7 @@ from p4reduce.control_plane.plans.routes import hops
 from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
-from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps
+from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps, TreeEdge
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.surviving import SurvivingCarrier
 from p4reduce.topologies import Topology
@@ -66,10 +66,9 @@ def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResul
         interrupted=bool(journal or carrier.closings.happened),
     )
     found = result_of(observed, carrier.records, carrier.digest.hexdigest(), steps)
-    decided = [decision.plain() for decision in journal]
     closings = carrier.closings
-    left_out = [one for job in sorted(closings.left_out) for one in closings.left_out[job].plain()]
-    return replace(found, membership=decided, closed=list(closings.happened), left_out=left_out)
+    left_out = [one for job in sorted(closings.left_out) for one in closings.left_out[job].records()]
+    return replace(found, membership=list(journal), closed=list(closings.happened), left_out=left_out)
 
 
 def result_of(
@@ -230,8 +229,5 @@ def _refused(counters: dict[str, SwitchCounters]) -> dict[str, dict[str, int]]:
     }
 
 
-def _edges(job: Job) -> list[dict[str, Any]]:
-    return [
-        {"job": job.plan.job, "child": child, "parent": parent, "path": list(job.plan.paths[(child, parent)])}
-        for child, parent in job.plan.edges
-    ]
+def _edges(job: Job) -> list[TreeEdge]:
+    return [TreeEdge(job.plan.job, *edge, job.plan.paths[edge]) for edge in job.plan.edges]

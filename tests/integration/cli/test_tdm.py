@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from p4reduce.base.records import from_json
 from p4reduce.cli.main import app
-from p4reduce.control_plane.tdm.schedule import schedule_from_data
+from p4reduce.control_plane.tdm.schedule import Schedule
 
 NETWORK = "oxc:pods=3,hosts=2,ports=1,rate=25G,delta=640us"
 JOBS = """jobs:
@@ -59,7 +60,7 @@ def test_a_plan_and_its_chart(policy: str, jobs: Path, tmp_path: Path) -> None:
     chart = tmp_path / "gantt.svg"
     done = call("tdm", "plan", "-t", NETWORK, jobs, "--policy", policy, "--svg", chart, "--json")
     assert done.exit_code == 0, done.output
-    schedule = schedule_from_data(json.loads(done.stdout))
+    schedule = from_json(Schedule, done.stdout, "stdout")
     assert [plan.job for plan in schedule.jobs] == ["a", "b"]
     assert "a trains" in chart.read_text("utf-8")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p4reduce.group import remote
-from p4reduce.group.errors import ClusterError, CollectiveError
+from p4reduce.group.errors import ClusterError, CollectiveError, GroupChanged
 from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.runs.launch import Listener
 
@@ -106,9 +106,10 @@ def seats(rank, _group):
         raw({"do": "hello"}),
         raw({"do": "hello", "rank": True}),
         raw({"do": "hello", "rank": "0"}),
-        raw({"do": "hello", "rank": 0, "ranks": "all"}),
-        raw({"do": "hello", "rank": 0, "ranks": [0, "1"], "serial": 0}),
         raw({"do": "hello", "rank": 0, "ranks": [0]}),
+        raw({"do": "hello", "rank": 0, "group": "all"}),
+        raw({"do": "hello", "rank": 0, "group": [[0, "1"], 0]}),
+        raw({"do": "hello", "rank": 0, "group": [[0]]}),
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
@@ -174,6 +175,29 @@ def test_unknown_errors_arrive_as_cluster_errors(ends):
     remote.send(ends[1], {"error": "CollectiveError", "message": "who"})
     with pytest.raises(CollectiveError, match="who"):
         remote.RemoteBackend(ends[0], 0, 1).record("loss", 1.0)
+
+
+def test_a_change_of_the_group_arrives_as_it_was(ends):
+    changed = GroupChanged("who", view=2, members=(0, 3), lost={1: "was killed"}, operation=7, joined=(3,))
+
+    class Changed:
+        def now_ps(self):
+            return 0
+
+        def computed(self, start_ps, end_ps):
+            raise changed
+
+    server = threading.Thread(target=remote.serve, args=(ends[1], lambda rank, group: Changed()))
+    server.start()
+    backend = remote.RemoteBackend(ends[0], 0, 1)
+    backend.ask({"do": "hello", "rank": 0})
+    with pytest.raises(GroupChanged) as caught:
+        backend.ask({"do": "note", "notes": [{"start_ps": 0, "end_ps": 1}]})
+    assert vars(caught.value) == vars(changed)
+    assert str(caught.value) == "who"
+    ends[0].close()
+    server.join(20)
+    assert not server.is_alive()
 
 
 @pytest.mark.parametrize(

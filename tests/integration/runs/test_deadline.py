@@ -1,11 +1,10 @@
 """A deadline in virtual time: sums without stragglers, the same at all, and nothing is lost but time."""
 
-import json
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from p4reduce.base.records import to_file, to_plain
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import Cluster
@@ -56,8 +55,8 @@ def test_what_comes_too_late_is_in_the_next_sum(slow, loss):
     wanted = sum(gave[rank, step] for rank in range(8) for step in range(3))
     np.testing.assert_allclose(total, wanted, atol=1e-5)
     (closed,) = result.network.closed
-    assert (closed["iteration"], closed["attempts"]) == (1, 1)
-    assert all(closed["late"][str(rank)] == closed["chunks"] for rank in slow)
+    assert (closed.iteration, closed.attempts) == (1, 1)
+    assert all(closed.late[rank] == closed.chunks for rank in slow)
     assert result.network.collectives[1].max_error <= result.network.collectives[1].error_bound
 
 
@@ -75,10 +74,8 @@ def test_who_was_late_and_has_caught_up_is_not_waited_for_the_next_time(later):
             took[comm.rank, step] = comm.now - begin
 
     result = run_experiment(experiment(), script=script)
-    assert [one["iteration"] for one in result.network.closed] == [1, 4]
-    assert all(
-        one["late"] == {str(rank): one["chunks"]} for one, rank in zip(result.network.closed, (2, later), strict=True)
-    )
+    assert [one.iteration for one in result.network.closed] == [1, 4]
+    assert all(one.late == {rank: one.chunks} for one, rank in zip(result.network.closed, (2, later), strict=True))
     assert all(took[rank, 4] < LATE_S for rank in range(8) if rank != later)
 
 
@@ -87,11 +84,11 @@ def test_with_nobody_late_nothing_is_closed_and_frames_are_as_predicted():
     same_for_all(got, counts)
     assert result.network.closed == []
     assert result.network.prediction_differences == []
-    assert "closed" not in json.loads(result.to_json())["network"]
+    assert "closed" not in to_plain(result)["network"]
 
 
 def test_the_same_run_gives_the_same_bytes():
-    first, second = (carry(experiment(faults={"loss": 0.02}, seed=3))[4].to_json() for _ in range(2))
+    first, second = (to_file(carry(experiment(faults={"loss": 0.02}, seed=3))[4]) for _ in range(2))
     assert first == second
 
 
@@ -99,7 +96,7 @@ def test_too_few_are_carried_again_until_they_are_enough():
     gave, got, counts, _, result = carry(experiment(quorum=7), slow=(1, 2))
     same_for_all(got, counts)
     (closed,) = result.network.closed
-    assert closed["attempts"] == 2
+    assert closed.attempts == 2
     assert (counts[0, 1] == 8).all()
     np.testing.assert_allclose(got[0, 1], sum(gave[rank, 1] for rank in range(8)), atol=1e-5)
 
@@ -131,7 +128,7 @@ def test_numbers_beyond_an_exponent_that_was_agreed_on_without_them_wait_for_the
         _, first, second = seen[0]
         np.testing.assert_allclose(first.astype(np.float64) + second, exact, rtol=1e-5, atol=1.0)
         assert all(record.saturated == 0 for record in result.network.collectives)
-        found.add(result.network.closed[0]["late"].get("2", 0) if result.network.closed else 0)
+        found.add(result.network.closed[0].late.get(2, 0) if result.network.closed else 0)
     assert len(found) > 1, "one of these times is between"
 
 

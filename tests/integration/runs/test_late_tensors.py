@@ -1,11 +1,11 @@
 """What comes too late belongs to its tensor: by its name, by its place in a step, or it is reported."""
 
-import json
-
 import numpy as np
 import pytest
 
+from p4reduce.base.records import to_plain
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import LeftOutRecord
 from p4reduce.runs.runner import run_experiment
 from tests.support.effort import examples
 from tests.support.late_tensors import Program
@@ -50,7 +50,7 @@ def test_a_late_array_is_in_the_next_sum_of_its_name():
 
 @pytest.mark.parametrize("script", [by_place, by_nothing])
 def test_what_is_late_before_it_is_known_what_a_step_is_is_reported(script):
-    assert carry(script) == ([1000, 2, 2000, 2], [{"rank": 1, "tensor": "", "elements": 100, "chunks": 2}])
+    assert carry(script) == ([1000, 2, 2000, 2], [LeftOutRecord(1, "", 100, 2)])
 
 
 def test_after_a_step_places_tell_tensors_apart():
@@ -69,7 +69,7 @@ def test_after_a_step_places_tell_tensors_apart():
 
     result = run_experiment(Experiment(topology="star:hosts=2", lanes=64, deadline="300us"), script=script)
     assert got == [2000, 2, 2000, 2, 1000, 2, 3000, 2]
-    assert "left_out" not in json.loads(result.to_json())["network"]
+    assert "left_out" not in to_plain(result)["network"]
 
 
 def test_participants_that_name_a_tensor_differently_are_told_so():

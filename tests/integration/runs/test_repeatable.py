@@ -6,23 +6,25 @@ import sys
 
 import pytest
 
+from p4reduce.base.records import to_file
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
 
 FAULTS = FaultOptions(loss=0.02, duplicate=0.02, reorder=0.05, corrupt=0.01)
 SCRIPT = """
+from p4reduce.base.records import to_file
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
 import sys
 experiment = Experiment.model_validate_json(sys.argv[1])
-sys.stdout.write(run_experiment(experiment).to_json())
+sys.stdout.write(to_file(run_experiment(experiment)))
 """
 
 
 @pytest.mark.parametrize("plan", ["steiner", "ring", "ps"])
 def test_same_seed_same_bytes_in_another_process(plan):
     experiment = Experiment(plan=plan, elements=5000, seed=11, faults=FAULTS)
-    here = run_experiment(experiment).to_json()
+    here = to_file(run_experiment(experiment))
     there = subprocess.run(
         [sys.executable, "-c", SCRIPT, experiment.model_dump_json()],
         env={**os.environ, "PYTHONHASHSEED": "12345"},
@@ -42,4 +44,4 @@ def test_another_seed_gives_other_faults():
 def test_training_repeats_to_the_byte():
     pytest.importorskip("sklearn", reason="the digits come with scikit-learn (pip install 'p4reduce[demo]')")
     experiment = Experiment(model="digits", epochs=1, workers=4)
-    assert run_experiment(experiment).to_json() == run_experiment(experiment).to_json()
+    assert to_file(run_experiment(experiment)) == to_file(run_experiment(experiment))

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from p4reduce.base.errors import ControllerError
+from p4reduce.base.records import from_json
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Phase, StoreError, TaskState
-from p4reduce.control_plane.orchestrator.executor import plan_from_json
 from p4reduce.control_plane.orchestrator.installer import Inventory
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED
+from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Task
 from tests.support.orchestrated.drawn import BAD_SPECS, HOSTS, PROGRAM, TOPOLOGY, UPLINKS, faulty, tasks
@@ -255,7 +256,7 @@ class Histories(RuleBasedStateMachine):
     def what_is_reserved_belongs_to_live_plans(self):
         if self.orchestrator is None:
             return
-        plans = {row.generation: plan_from_json(self.topology, row.plan) for row in self.user.plans()}
+        plans = {row.generation: from_json(Plan, row.plan, "plan", topology=self.topology) for row in self.user.plans()}
         resources = Resources(PROGRAM.slots)
         for plan in plans.values():
             resources.adopt(plan.grant)  # raises where two plans have the same

@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import circuits_of, plan_from_json
+from p4reduce.base.records import from_json
+from p4reduce.control_plane.orchestrator.executor import circuits_of
 from p4reduce.control_plane.orchestrator.history import SchedulePhase
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase
+from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling import Selection, policy_named
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.topologies.optical import oxc
@@ -134,7 +136,7 @@ class TurnHistories(Histories):
             if task is None or window is None:
                 continue  # it waits for the next schedule
             try:
-                plan = plan_from_json(PODS, plan_row.plan)
+                plan = from_json(Plan, plan_row.plan, "plan", topology=PODS)
             except (ValueError, KeyError, PlanError):
                 continue  # somebody damaged it
             assert set(circuits_of(plan)) <= set(window.circuits)

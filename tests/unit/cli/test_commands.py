@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from p4reduce.base import failures
+from p4reduce.base.records import from_json
 from p4reduce.cli.main import app
 from p4reduce.group.errors import CollectiveError
 from p4reduce.runs import runner as runner_module
@@ -41,7 +42,7 @@ def test_run_writes_what_it_promises(tmp_path, plan):
     pcap = tmp_path / "one.pcap"
     done = fine("run", *SMALL, "--plan", plan, "--out", tmp_path, "--pcap", pcap, "--json")
     assert (tmp_path / "result.json").read_text() == done.stdout
-    result = RunResult.from_json(done.stdout)
+    result = from_json(RunResult, done.stdout, "a result")
     assert result.network.plan == plan
     assert result.network.prediction_differences == []
     assert "report.html" in done.stderr
@@ -114,7 +115,7 @@ def test_topologies():
 def test_plan_show_predicts_what_run_counts(tmp_path):
     svg = tmp_path / "tree.svg"
     shown = json.loads(fine("plan", "show", *SMALL, "--plan", "steiner", "--json", "--svg", svg).stdout)
-    result = RunResult.from_json(fine("run", *SMALL, "--plan", "steiner", "--json").stdout)
+    result = from_json(RunResult, fine("run", *SMALL, "--plan", "steiner", "--json").stdout, "a result")
     predicted = {(load["node"], load["port"]): load["bytes"] for load in shown["predicted"]}
     assert predicted == {(load.node, load.port): load.first_bytes for load in result.network.links}
     assert any("child" in entry for entry in shown["entries"]["s1"])

@@ -10,6 +10,7 @@ import typer
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
+from p4reduce.base.records import to_file
 from p4reduce.cli.commands.run import Json, Out, Pcap
 from p4reduce.cli.lists import finish
 from p4reduce.runs.experiment import Settings, experiment_options
@@ -150,7 +151,7 @@ def launch(
             output.note(f"{launched.failure}{shown}")
             _start_again(restart, max_restarts, launched.exit_code, output)
         if as_json:
-            print(result.to_json(), end="", flush=True)
+            print(to_file(result), end="", flush=True)
         record(output, page, out)
         if result.network.collectives:
             output.note(about_steps(result.network.steps or 0, result.network.steps_by or "", spans))
@@ -193,7 +194,6 @@ def _launch_real(
     page: "RealSource | None",
     joins: "Sequence[Incident]",
 ) -> None:
-    from p4reduce.group.membership import Decision  # noqa: PLC0415
     from p4reduce.group.remote import COMPUTE, RESTART  # noqa: PLC0415
     from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, how_ended  # noqa: PLC0415
     from p4reduce.runs.real.run import run_script  # noqa: PLC0415
@@ -213,10 +213,10 @@ def _launch_real(
         emitter.check()
         if done.result is not None:
             for decision in done.result.network.membership:
-                output.note(Decision.from_plain(decision).describe())
+                output.note(decision.describe())
             _note_outside(done.outside, joins, experiment.workers or 0, output)
             if output.as_json:
-                print(done.result.to_json(), end="")
+                print(to_file(done.result), end="")
             record(output, page, out)
             finish(output, [done.result], out=out, title=f"{Path(command[0]).name}, {done.result.network.topology}")
             return

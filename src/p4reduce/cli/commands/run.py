@@ -7,6 +7,7 @@ import typer
 
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
+from p4reduce.base.records import to_file
 from p4reduce.cli.lists import finish, run_all
 from p4reduce.runs.experiment import Settings, experiment_options
 from p4reduce.runs.files import claim
@@ -53,6 +54,6 @@ def run(
     with serve(output, title, live=live, hold=hold, browser=open_page) as page:
         (result,) = run_all([experiment], output, capture=pcap)
         if as_json:
-            print(result.to_json(), end="", flush=True)
+            print(to_file(result), end="", flush=True)
         record(output, page, out)
         finish(output, [result], out=out, title=f"{experiment.model}, {result.network.topology}")

@@ -9,6 +9,7 @@ import typer
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, progress_bar, time_text
+from p4reduce.base.records import to_plain
 from p4reduce.cli.lists import floats, texts
 from p4reduce.cli.main import epilog
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmJob, parse_network, planes_of, read_jobs
@@ -71,7 +72,7 @@ def plan(
     network = parse_network(topology)
     options = Options(seed=seed, reading=reading, clock=clock)  # type: ignore[arg-type]  # it checks them
     schedule = make_schedule(policy, read_jobs(jobs), network, options)
-    output.data(schedule.as_data())
+    output.data(to_plain(schedule))
     show(output, schedule)
     if svg is not None:
         output.note(f"wrote {write_text(svg, schedule_svg(schedule))}")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final, Self, TypeVar
 
-from p4reduce.base.records import plain, restore
+from p4reduce.base.records import from_plain, to_plain
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running, Timetable, Turn
@@ -52,34 +52,13 @@ def receive(connection: socket.socket) -> dict[str, Any] | None:
     return None if found is None else found[0]
 
 
-def plans_to_data(plans: Mapping[Role, Plan]) -> dict[str, Any]:
-    """Plans by role."""
-    return {role: plain(plan) for role, plan in plans.items()}
-
-
-def plans_from_data(topology: Topology, data: Mapping[Role, Any]) -> dict[Role, Plan]:
-    """The inverse of :func:`plans_to_data`."""
-    return {role: restore(Plan, plan, topology=topology) for role, plan in data.items()}
-
-
-def running_to_data(running: Mapping[str, Running]) -> dict[str, Any]:
-    """Tasks by name."""
-    return {name: plain(one) for name, one in running.items()}
-
-
-def running_from_data(data: Mapping[str, Any]) -> dict[str, Running]:
-    """The inverse of :func:`running_to_data`."""
-    return {name: restore(Running, one) for name, one in data.items()}
-
-
-def hops_to_data(hops: Mapping[Hop, int]) -> list[tuple[str, int, int]]:
-    """Numbers by directed link."""
-    return [(node, port, value) for (node, port), value in hops.items()]
-
-
-def hops_from_data(data: list[tuple[str, int, int]]) -> dict[Hop, int]:
-    """The inverse of :func:`hops_to_data`."""
-    return {(node, port): value for node, port, value in data}
+Answer = TypeVar("Answer")
+Plans = dict[Role, Plan]
+Reports = list[Report]
+RunningTasks = dict[str, Running]
+Octets = list[tuple[Hop, int]]
+"""by directed link"""
+Hops = list[Hop]
 
 
 PATIENCE_S: Final = 600.0
@@ -133,15 +112,15 @@ class RemoteExecutor:
 
     def start(self, order: Order) -> None:
         """Run a task."""
-        self._ask("start", order=plain(order))
+        self._ask("start", order=to_plain(order))
 
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
         """Change a task's jobs to other epochs."""
-        self._ask("swap", task=task, plans=plans_to_data(plans))
+        self._ask("swap", task=task, plans=to_plain(plans, Plans))
 
     def replan(self, order: Order, *, at_once: bool = False) -> None:
         """Give a task other plans between two rounds."""
-        self._ask("replan", order=plain(order), at_once=at_once)
+        self._ask("replan", order=to_plain(order), at_once=at_once)
 
     def keep_plans(self, task: str) -> None:
         """Forget an order to replan that waits."""
@@ -149,11 +128,11 @@ class RemoteExecutor:
 
     def set_schedule(self, timetable: Timetable) -> None:
         """Have tasks take turns from the end of this round on."""
-        self._ask("set_schedule", timetable=plain(timetable))
+        self._ask("set_schedule", timetable=to_plain(timetable))
 
     def turn(self) -> Turn:
         """Which schedule holds, and the present configuration."""
-        return restore(Turn, self._ask("turn"))
+        return self._answer_to(Turn, "turn")
 
     def stop(self, task: str) -> None:
         """Give a task up."""
@@ -165,23 +144,23 @@ class RemoteExecutor:
 
     def reports(self, after: int) -> list[Report]:
         """What happened."""
-        return [restore(Report, data) for data in self._ask("reports", after=after)]
+        return self._answer_to(Reports, "reports", after=after)
 
     def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
         """Tasks that were started."""
-        return running_from_data(self._ask("running", names=None if names is None else list(names)))
+        return self._answer_to(RunningTasks, "running", names=None if names is None else list(names))
 
     def interface_bytes(self) -> dict[Hop, int]:
         """Bytes that interfaces have sent."""
-        return hops_from_data(self._ask("interface_bytes"))
+        return dict(self._answer_to(Octets, "interface_bytes"))
 
     def host_bytes(self) -> dict[Hop, int]:
         """Bytes that hosts have sent for tasks."""
-        return hops_from_data(self._ask("host_bytes"))
+        return dict(self._answer_to(Octets, "host_bytes"))
 
     def links_down(self) -> set[Hop]:
         """Links without a carrier."""
-        return {(node, port) for node, port in self._ask("links_down")}
+        return set(self._answer_to(Hops, "links_down"))
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
         """Cut or mend a link of the network, now or at a time; ``TopologyError`` when there is none."""
@@ -216,6 +195,9 @@ class RemoteExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _answer_to(self, kind: type[Answer], what: str, **fields: Any) -> Answer:
+        return from_plain(kind, self._ask(what, **fields), f"{self._path}: the network's answer to {what}")
 
     def _ask(self, what: str, **fields: Any) -> Any:
         try:
@@ -535,21 +517,19 @@ class Service:
         self._answers: dict[str, Callable[[Request], Any]] = {
             "hello": self._hello,
             "now": lambda _: world.now(),
-            "start": lambda request: world.start(restore(Order, request["order"], topology=world.topology)),
-            "swap": lambda request: world.swap(str(request["task"]), plans_from_data(world.topology, request["plans"])),
+            "start": lambda request: world.start(self._given(Order, request, "order")),
+            "swap": lambda request: world.swap(str(request["task"]), self._given(Plans, request, "plans")),
             "replan": lambda request: world.replan(
-                restore(Order, request["order"], topology=world.topology), at_once=bool(request["at_once"])
+                self._given(Order, request, "order"), at_once=bool(request["at_once"])
             ),
             "keep_plans": lambda request: world.keep_plans(str(request["task"])),
-            "set_schedule": lambda request: world.set_schedule(
-                restore(Timetable, request["timetable"], topology=world.topology)
-            ),
-            "turn": lambda _: plain(world.turn()),
+            "set_schedule": lambda request: world.set_schedule(self._given(Timetable, request, "timetable")),
+            "turn": lambda _: to_plain(world.turn()),
             "stop": lambda request: world.stop(str(request["task"])),
-            "reports": lambda request: [plain(one) for one in world.reports(int(request["after"]))],
-            "running": lambda request: running_to_data(world.running(request.get("names"))),
-            "interface_bytes": lambda _: hops_to_data(world.interface_bytes()),
-            "host_bytes": lambda _: hops_to_data(world.host_bytes()),
+            "reports": lambda request: to_plain(world.reports(int(request["after"])), Reports),
+            "running": lambda request: to_plain(world.running(request.get("names")), RunningTasks),
+            "interface_bytes": lambda _: list(world.interface_bytes().items()),
+            "host_bytes": lambda _: list(world.host_bytes().items()),
             "links_down": lambda _: sorted(world.links_down()),
             "change_link": self._change_link,
             "page": self._page,
@@ -656,6 +636,10 @@ class Service:
             return {"error": str(error), "refused": True}
         except Exception as error:  # no request may end the network
             return {"error": f"{what}: {type(error).__name__}: {one_line(error)}"}
+
+    def _given(self, kind: Any, request: Request, name: str) -> Any:
+        """A record of a request."""
+        return from_plain(kind, request[name], name, topology=self._world.topology)
 
     def _check_charge(self, peer: Peer) -> None:
         if peer.term is None:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from p4reduce.base.records import to_plain
 from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.orchestrator.executor import (
     Order,
@@ -327,7 +328,7 @@ class Changes:
         for one in list(self.open):
             if one.run.ended or one.caught_up():
                 self.open.remove(one)
-                self._report(one.run, "resumed", one.interruption(self._network.now).as_data())
+                self._report(one.run, "resumed", to_plain(one.interruption(self._network.now)))
 
     def next_ps(self) -> list[int]:
         """When to look again: while a job catches up, as often as its busiest link carries a chunk."""

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from p4reduce.base.output import Progress
+from p4reduce.base.records import to_plain
 from p4reduce.control_plane.counters import Operation, SwitchCounters, plan_bound
 from p4reduce.control_plane.entries import explain_waits
 from p4reduce.control_plane.plans import Plan, PlanRequest
@@ -31,7 +32,7 @@ from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup
 from p4reduce.runs.real.targets import NO_TRAFFIC, Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import LinkRelays, VethWires, open_wires
-from p4reduce.runs.result import CollectiveRecord, LeftOut, RealRun, RunResult, Steps, TrainingPoint
+from p4reduce.runs.result import ClosedRecord, CollectiveRecord, LeftOut, RealRun, RunResult, Steps, TrainingPoint
 from p4reduce.runs.runner import training_iterations, training_result, without_values
 from p4reduce.runs.summary import Observed, describe_topology, result_of
 from p4reduce.runs.virtual.carrier import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
@@ -133,7 +134,7 @@ class Moved:
     """Of a training: what rank 0 recorded, and the parameters with which every worker ended."""
     done_ns: int = 0
     """When the last participant had its result."""
-    closed: list[dict[str, Any]] = field(default_factory=list)
+    closed: list[ClosedRecord] = field(default_factory=list)
     """As ``NetworkResult`` has it."""
     left_out: LeftOut = field(default_factory=LeftOut)
 
@@ -146,9 +147,8 @@ class Moved:
         for rank, one in enumerate(known):
             self.left_out.note(rank, one["tensor"], one["elements"], one["left"])
         if any(one["late"] for one in known) or first["attempts"] > 1:
-            late = {str(rank): one["late"] for rank, one in enumerate(known) if one["late"]}
-            said = {name: first[name] for name in ("attempts", "chunks", "least")}
-            self.closed.append({"iteration": turn, **said, "late": late})
+            late = {rank: one["late"] for rank, one in enumerate(known) if one["late"]}
+            self.closed.append(ClosedRecord(turn, first["attempts"], first["chunks"], first["least"], late))
         return int(first["attempts"])
 
     def go_on(self) -> None:
@@ -473,8 +473,13 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     digest = moved.digest.hexdigest()
     # A plan that only reduces carries other collectives host to host, but it is what was asked for.
     found = result_of(observed, moved.records, digest, moved.steps)
-    decided = [decision.plain() for decision in cluster.decisions]
-    network = replace(found, plan=given.plan, membership=decided, closed=moved.closed, left_out=moved.left_out.plain())
+    network = replace(
+        found,
+        plan=given.plan,
+        membership=list(cluster.decisions),
+        closed=moved.closed,
+        left_out=moved.left_out.records(),
+    )
     training = None
     if given.model == "digits" or moved.points:
         training = training_result(
@@ -575,7 +580,7 @@ def _real_run(
         lost=sum(seen.lost for seen in links.values()),
         kernel_drops=cluster.target.kernel_drops() + sum(answer["port"]["dropped"] for answer in answers.values()),
         workers={host: _shown(answer) for host, answer in answers.items()},
-        changes=[asdict(one) for one in cluster.resumed],
+        changes=[to_plain(one) for one in cluster.resumed],
     )
 
 

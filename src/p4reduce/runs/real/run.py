@@ -15,6 +15,7 @@ from typing import IO, Any, Final
 
 from p4reduce.base.errors import RealError
 from p4reduce.base.output import Progress
+from p4reduce.base.records import from_plain
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.net import enter_command, here_command, why_not
@@ -75,7 +76,7 @@ def run_session(
         "sizes": list(sizes),
     }
     found = _session(experiment, request, progress, None)
-    return RunResult.from_json(json.dumps(found["result"])), found["beside_s"]
+    return from_plain(RunResult, found["result"], "the session's result"), found["beside_s"]
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def run_script(
     found = _session(experiment, request, None, emit)
     if "ended" in found:
         return Scripted(None, found["ended"]["rank"], found["ended"]["code"])
-    return Scripted(RunResult.from_json(json.dumps(found["result"])), None, 0, dict(found["outside"]))
+    return Scripted(from_plain(RunResult, found["result"], "the session's result"), None, 0, dict(found["outside"]))
 
 
 def _session(

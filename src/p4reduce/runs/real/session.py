@@ -25,6 +25,7 @@ import numpy as np
 
 from p4reduce.base.errors import ControllerError, PlanError, RealError
 from p4reduce.base.ports import free_ports
+from p4reduce.base.records import to_plain
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.control_plane.counters import Operation, plan_bound
 from p4reduce.group.backend import FloatArray
@@ -425,7 +426,7 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
             "session": cpu_seconds([os.getpid()]),
         }
         found = result(cluster, used)
-    return {"result": found.plain(), "beside_s": {}, "outside": list(cluster.outside.items())}
+    return {"result": to_plain(found), "beside_s": {}, "outside": list(cluster.outside.items())}
 
 
 def _tensors(request: dict[str, Any]) -> dict[str, Any]:
@@ -447,7 +448,7 @@ def _tensors(request: dict[str, Any]) -> dict[str, Any]:
         found = result(cluster, used)
         folder = Path(request["folder"])
         beside_s = {name: BESIDE[name](cluster, folder, **given) for name, given in request["beside"].items()}
-    return {"result": found.plain(), "beside_s": beside_s}
+    return {"result": to_plain(found), "beside_s": beside_s}
 
 
 def _progress(label: str, done: int, total: int) -> None:

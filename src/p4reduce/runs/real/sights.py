@@ -1,7 +1,6 @@
 """What can be seen of a network in real time while it carries packets, and why not what cannot."""
 
 import importlib.resources
-import json
 import os
 import selectors
 import socket
@@ -14,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from p4reduce.control_plane.orchestrator.executor import plan_to_json
+from p4reduce.base.records import to_plain
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError
@@ -416,7 +415,7 @@ class Showing:
     def _plan(self, asked: dict[str, Any]) -> Any:
         for plan in self._sights.plans():
             if (plan.job, plan.epoch) == (asked.get("job"), asked.get("epoch")):
-                return json.loads(plan_to_json(plan))
+                return to_plain(plan)
         raise NotSeenError("this plan is gone")
 
     def _moment(self, _: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from p4reduce.network.jobs.specs import (
 )
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.result import CollectiveRecord, LeftOut
+from p4reduce.runs.result import ClosedRecord, CollectiveRecord, LeftOut
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale, NonFiniteError, Partial, Residuals
@@ -51,8 +50,8 @@ class Closings:
 
     def __init__(self, quorum: int | None) -> None:
         self.quorum = 1 if quorum is None else quorum
-        self.happened: list[dict[str, Any]] = []
-        """Of each collective that was closed without some, or done again: as ``NetworkResult.closed`` has it."""
+        self.happened: list[ClosedRecord] = []
+        """Of each collective that was closed without some, or done again."""
         self.left_out: dict[int, LeftOut] = defaultdict(LeftOut)
         """By job."""
         self._residuals: dict[tuple[int, int], Residuals] = defaultdict(Residuals)
@@ -109,13 +108,9 @@ class Closing:
         late = {call.rank: int(self.partials[call.rank].late.sum()) for call in self._calls}
         if any(late.values()) or self._tries > 1:
             counts = self.partials[self._calls[0].rank].counts
-            self._closings.happened.append({
-                "iteration": self._calls[0].iteration,
-                "attempts": self._tries,
-                "chunks": len(counts),
-                "least": int(counts.min()),
-                "late": {str(rank): chunks for rank, chunks in late.items() if chunks},
-            })  # fmt: skip
+            missing = {rank: chunks for rank, chunks in late.items() if chunks}
+            iteration, least = self._calls[0].iteration, int(counts.min())
+            self._closings.happened.append(ClosedRecord(iteration, self._tries, len(counts), least, missing))
 
     def expected(self) -> ExpectedSum:
         """The sum of what is in, chunk by chunk; its bound is that of all, whose exponents may have been agreed on."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.control_plane.orchestrator.executor import plan_from_json
+from p4reduce.base.records import from_plain
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group import remote
 from p4reduce.network.jobs.network import bundled
@@ -127,7 +127,7 @@ class Look:
                 data = self.ask("plan", job=job, epoch=epoch)
             except NotOffered:
                 return None
-            self._plans[job, epoch] = plan_from_json(self.topology, json.dumps(data))
+            self._plans[job, epoch] = from_plain(Plan, data, f"plan of job {job}", topology=self.topology)
         return self._plans[job, epoch]
 
     def _job(self, plan: Plan, slots: Mapping[str, Sequence[int]], endpoints: list[NDArray[Any]]) -> JobMoment:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from p4reduce.base.errors import BadInput
 from p4reduce.network.jobs.network import package_root
 from p4reduce.network.virtual.network import VirtualNetwork
-from p4reduce.runs.result import RunResult
+from p4reduce.runs.result import RunResult, TreeEdge
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.moments import LINK_FIELDS
 from p4reduce.views.live.session import NotOffered, Wanted
@@ -342,15 +342,13 @@ def of_result(result: RunResult) -> RecordedSource:
     return RecordedSource(SceneLine.model_validate(scene), [ViewLine.model_validate(view)], says)
 
 
-def _jobs(tree: Sequence[dict[str, Any]]) -> list[int]:
-    return list(dict.fromkeys(int(edge["job"]) for edge in tree))
+def _jobs(tree: Sequence[TreeEdge]) -> list[int]:
+    return list(dict.fromkeys(edge.job for edge in tree))
 
 
-def _job(
-    number: int, plan: str, tree: Sequence[dict[str, Any]], kinds: dict[str, str], result: RunResult
-) -> dict[str, Any]:
-    edges = [edge for edge in tree if edge["job"] == number]
-    ends = list(dict.fromkeys(str(edge[side]) for edge in edges for side in ("child", "parent")))
+def _job(number: int, plan: str, tree: Sequence[TreeEdge], kinds: dict[str, str], result: RunResult) -> dict[str, Any]:
+    edges = [edge for edge in tree if edge.job == number]
+    ends = list(dict.fromkeys(end for edge in edges for end in (edge.child, edge.parent)))
     return {
         "key": str(number),
         "job": number,
@@ -361,6 +359,6 @@ def _job(
         "window": result.network.window,
         "slots": result.network.slots,
         "switches": [name for name in ends if kinds.get(name) == "switch"],
-        "paths": [[str(name) for name in edge["path"]] for edge in edges],
+        "paths": [list(edge.path) for edge in edges],
         "tree": [],
     }

@@ -254,8 +254,8 @@ def _is_wide(results: Sequence[RunResult]) -> bool:
 
 def _drawing(result: RunResult, title: str, full_scale: int | None) -> Drawing:
     kinds = {str(node["name"]): str(node["kind"]) for node in result.topology["nodes"]}
-    paths = list(dict.fromkeys(tuple(edge["path"]) for edge in result.network.tree))
-    ends = {end for edge in result.network.tree for end in (str(edge["child"]), str(edge["parent"]))}
+    paths = list(dict.fromkeys(edge.path for edge in result.network.tree))
+    ends = {end for edge in result.network.tree for end in (edge.child, edge.parent)}
     return Drawing.of_result(
         result.topology,
         title=title,

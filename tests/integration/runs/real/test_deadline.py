@@ -80,6 +80,6 @@ def test_a_straggler_is_left_out_and_its_contribution_is_in_a_later_sum(tmp_path
     assert first == [3 * (place % 7) + 1 + 10 + 1000 for place in range(elements)]
     assert set(counts) == {RANKS - 1}
     assert total == [4 * (place % 7) + 1111 for place in range(elements)]
-    closed = next(one for one in done.result.network.closed if one["iteration"] == 1)
-    assert closed["late"][str(SLOW)] == closed["chunks"] == -(-elements // lanes)
-    assert closed["least"] == RANKS - 1
+    closed = next(one for one in done.result.network.closed if one.iteration == 1)
+    assert closed.late[SLOW] == closed.chunks == -(-elements // lanes)
+    assert closed.least == RANKS - 1

@@ -31,6 +31,6 @@ def test_the_others_go_on_without_one_that_is_killed_and_one_that_is_stopped(tmp
     check(got, {0, 1}, SEED, OPERATIONS, ELEMENTS)
     assert got[0].changes == [(9, 1, (0, 1, 3)), (16, 2, (0, 1))]
     killed, stopped = done.result.network.membership
-    assert killed["lost"] == {"2": "ended with signal SIGKILL"}
-    assert stopped["lost"] == {"3": "said nothing for its lease, and others waited for it"}
-    assert [one["outcome"] for one in (killed, stopped)] == ["redone", "redone"]
+    assert killed.lost == {2: "ended with signal SIGKILL"}
+    assert stopped.lost == {3: "said nothing for its lease, and others waited for it"}
+    assert [one.outcome for one in (killed, stopped)] == ["redone", "redone"]

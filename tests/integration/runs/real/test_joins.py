@@ -37,8 +37,8 @@ def test_one_more_joins_between_two_operations(tmp_path, more):
     done, got, _ = play(tmp_path, [(0.0, "h4")], **more)
     check(got, {0, 1, 2, 3}, SEED, OPERATIONS, ELEMENTS)
     (decision,) = done.result.network.membership
-    assert (decision["joined"], decision["outcome"]) == ([3], "raised")
-    assert decision["operation"] <= 6
+    assert (decision.joined, decision.outcome) == ((3,), "raised")
+    assert decision.operation <= 6
     assert {own.ended for own in got.values()} == {"well"}
     assert got[3].results[-1][1] == (0, 1, 2, 3)
     assert (done.outside, done.result.network.workers) == ({}, 4)
@@ -49,8 +49,8 @@ def test_two_join_and_another_one_dies(tmp_path):
     done, got, _ = play(tmp_path, [(0.0, "h4"), (0.0, "h5")], **more)
     check(got, {0, 2, 3, 4}, SEED, OPERATIONS, ELEMENTS)
     decisions = done.result.network.membership
-    assert sorted(rank for one in decisions for rank in one["joined"]) == [3, 4]
-    assert [one["lost"] for one in decisions if one["lost"]] == [{"1": "ended with signal SIGKILL"}]
+    assert sorted(rank for one in decisions for rank in one.joined) == [3, 4]
+    assert [one.lost for one in decisions if one.lost] == [{1: "ended with signal SIGKILL"}]
 
 
 @pytest.mark.soak
@@ -59,8 +59,8 @@ def test_one_that_is_killed_while_it_joins_holds_up_nobody(tmp_path, moment):
     awaits = {"begun": {}, "knocked": {"5": {"3": "knocked"}}}.get(moment)  # else they are told of it
     done, got, _ = play(tmp_path, [(0.0, "h4")], awaits=awaits, faults={"3": {moment: "kill"}})
     check(got, {0, 1, 2}, SEED, OPERATIONS, ELEMENTS)
-    lost = {rank: why for one in done.result.network.membership for rank, why in one["lost"].items()}
-    assert (lost or done.outside) in ({"3": "ended with signal SIGKILL"}, {3: "ended with signal SIGKILL"})
+    lost = {rank: why for one in done.result.network.membership for rank, why in one.lost.items()}
+    assert (lost or done.outside) == {3: "ended with signal SIGKILL"}
     assert bool(lost) == (moment not in {"begun", "knocked"})
 
 
@@ -68,7 +68,7 @@ def test_one_that_is_killed_while_it_joins_holds_up_nobody(tmp_path, moment):
 def test_a_host_that_begins_anew_has_ended_before(tmp_path):
     done, got, _ = play(tmp_path, [(0.0, "h1")])
     check(got, {1, 2, 3}, SEED, OPERATIONS, ELEMENTS)
-    assert [one["lost"] for one in done.result.network.membership if one["lost"]] == [{"0": "was started anew"}]
+    assert [one.lost for one in done.result.network.membership if one.lost] == [{0: "was started anew"}]
 
 
 @pytest.mark.soak

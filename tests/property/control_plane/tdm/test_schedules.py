@@ -5,11 +5,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from p4reduce.base.records import from_json, to_json
 from p4reduce.control_plane.tdm import switched  # noqa: F401  (registers all)
 from p4reduce.control_plane.tdm.circuits import check_matrix, least_time, matching_of, multi_hop, split
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import SCHEDULERS, Options, make_schedule
-from p4reduce.control_plane.tdm.schedule import Schedule, schedule_from_json, schedule_to_json
+from p4reduce.control_plane.tdm.schedule import Schedule
 
 OPTIONS = Options(moves=500, restarts=2)
 SWITCHED = ("seed", "tdm", "random")
@@ -50,7 +51,7 @@ def test_every_schedule_keeps_to_ports_and_gpus_and_covers_every_job(
         assume(False)
         return
     check(schedule, jobs)
-    assert schedule_from_json(schedule_to_json(schedule)) == schedule
+    assert from_json(Schedule, to_json(schedule), "a schedule") == schedule
 
 
 def check(schedule: Schedule, jobs: list[TdmJob]) -> None:

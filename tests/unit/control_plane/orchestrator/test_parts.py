@@ -1,19 +1,15 @@
 """Parts of the orchestrator by themselves: hosts, plans as JSON, interruption against saving, messages."""
 
-import json
-
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.base.records import plain, restore
-from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile, Order, Report, Running
-from p4reduce.control_plane.orchestrator.executor import plan_from_json, plan_to_json
+from p4reduce.base.records import from_json, to_json
+from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile
 from p4reduce.control_plane.orchestrator.installer import interruption_bytes, round_bytes, same_tree, weigh
-from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.play.tasks import service
 from p4reduce.topologies import leaf_spine
 
 TOPOLOGY = leaf_spine(leaves=3, spines=2, hosts=2, servers=1)
@@ -32,21 +28,10 @@ def task(**fields):
 @pytest.mark.parametrize("name", ["steiner", "mst", "ps"])
 def test_a_plan_survives_json(name):
     plan = make(name, job=7, epoch=3)
-    text = plan_to_json(plan)
-    again = plan_from_json(TOPOLOGY, text)
+    text = to_json(plan)
+    again = from_json(Plan, text, "a plan", topology=TOPOLOGY)
     assert again == plan
-    assert plan_to_json(again) == text
-
-
-def test_messages_carry_orders_reports_and_states():
-    order = Order(task(rounds=2), {"upload": make(job=1), "broadcast": make(job=2)}, dict.fromkeys(WORKERS, 5), 6)
-    assert restore(Order, json.loads(json.dumps(plain(order))), topology=TOPOLOGY) == order
-    report = Report(3, 99, "link", None, {"node": "leaf1", "port": 1, "up": False})
-    assert restore(Report, json.loads(json.dumps(plain(report)))) == report
-    running = {"a": Running({"both": (1, 2)}, 3, True)}
-    assert service.running_from_data(json.loads(json.dumps(service.running_to_data(running)))) == running
-    hops = {("leaf1", 2): 7}
-    assert service.hops_from_data(json.loads(json.dumps(service.hops_to_data(hops)))) == hops
+    assert to_json(again) == text
 
 
 def test_models_on_one_host_share_it():

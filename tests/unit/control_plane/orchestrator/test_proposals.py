@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import plan_to_json
+from p4reduce.base.records import to_json
 from p4reduce.control_plane.orchestrator.history import PlanRow
 from p4reduce.control_plane.orchestrator.installer import Installer
 from p4reduce.control_plane.orchestrator.options import Options, Phase
@@ -62,7 +62,7 @@ def running(topology):
         epoch=0,
         phase=Phase.ACTIVE,
         demand_bps=decision.demand_bps,
-        plan=plan_to_json(plan),
+        plan=to_json(plan),
     )
     return Installer(Keys(), switches, None, lambda step: None, Options()), row
 

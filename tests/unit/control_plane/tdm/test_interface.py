@@ -2,6 +2,7 @@
 
 import pytest
 
+from p4reduce.base.records import from_json, to_json
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, parse_network
 from p4reduce.control_plane.tdm.schedule import (
     Configuration,
@@ -12,8 +13,6 @@ from p4reduce.control_plane.tdm.schedule import (
     Route,
     Schedule,
     Tree,
-    schedule_from_json,
-    schedule_to_json,
 )
 
 
@@ -97,8 +96,8 @@ def test_json_gives_the_same_schedule_back() -> None:
         (Cycle(("a", "b", "c"), 1.0, "gated"),),
         1.0,
     )
-    text = schedule_to_json(schedule)
-    assert schedule_from_json(text) == schedule
-    assert schedule_to_json(schedule_from_json(text)) == text
+    text = to_json(schedule)
+    assert from_json(Schedule, text, "a schedule") == schedule
+    assert to_json(from_json(Schedule, text, "a schedule")) == text
     assert not schedule.switches
     assert schedule.plan("b").process == 1

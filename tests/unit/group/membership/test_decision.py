@@ -94,4 +94,3 @@ def test_who_missed_two_changes_hears_of_both():
     assert (change.view, change.members, change.operation) == (2, (2,), 6)
     assert change.lost == {0: "fell silent", 1: "was killed"}
     assert group_changed([first, second], 1, 6).lost == {0: "fell silent"}
-    assert type(change).from_plain(str(change), json.loads(json.dumps(change.plain()))).plain() == change.plain()

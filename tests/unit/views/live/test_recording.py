@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from p4reduce.base.errors import BadInput
+from p4reduce.base.records import to_file, to_plain
 from p4reduce.cli.commands.watch import _source
 from p4reduce.cli.main import build
 from p4reduce.network.jobs.network import observing
@@ -63,7 +64,7 @@ def test_few_moments_of_many_are_written(seen):
 
 def test_the_end_of_a_run_that_nobody_recorded(seen, tmp_path):
     _, result = seen
-    (tmp_path / "result.json").write_text(result.to_json())
+    (tmp_path / "result.json").write_text(to_file(result))
     found = _source(tmp_path)
     view = found.view(Wanted())
     assert sum(row[0] for row in view["links"]) == result.network.total_bytes
@@ -140,7 +141,7 @@ def test_what_there_is_not_to_watch(seen, tmp_path):
     _, result = seen
     two = tmp_path / "two"
     two.mkdir()
-    (two / "result.json").write_text(json.dumps({"runs": [result.plain(), result.plain()]}))
+    (two / "result.json").write_text(json.dumps({"runs": [to_plain(result), to_plain(result)]}))
     for what, says in ((tmp_path / "nothing", "no such file"), (tmp_path, "--live --out"), (two, "holds 2 runs")):
         done = CliRunner().invoke(build("watch"), ["watch", str(what)])
         assert done.exit_code == 2

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from p4reduce.base.records import from_json, to_plain
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import table_of
 from p4reduce.runs.result import RealRun, RunResult, TrainingPoint, TrainingResult
@@ -126,8 +127,8 @@ def test_page_is_the_same_for_the_same_results(trained):
 
 def test_names_are_escaped(trained):
     evil = "<script>alert(1)</script>\"'&"
-    text = json.dumps(json.loads(trained[0].to_json())).replace("leaf1", json.dumps(evil)[1:-1])
-    result = RunResult.from_json(text)
+    text = json.dumps(to_plain(trained[0])).replace("leaf1", json.dumps(evil)[1:-1])
+    result = from_json(RunResult, text, "a result")
     result = dataclasses.replace(
         result, provenance={evil: evil}, network=dataclasses.replace(result.network, plan=evil)
     )
@@ -166,7 +167,7 @@ def test_drawing_shows_what_links_carried(results):
         assert busiest.get("style") == svg.load_colour(1.0)
         bands = [line for line in network.iter(f"{SVG}polyline") if line.get("class") == "tree"]
         assert {band.find(f"{SVG}title").text for band in bands} == {
-            " > ".join(edge["path"]) for edge in result.network.tree
+            " > ".join(edge.path) for edge in result.network.tree
         }
 
 
