@@ -29,6 +29,7 @@ LINKS := control_plane p4src topologies workers
 DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 WARM := $(VENV)/.warm
+TORCH := $(VENV)/.torch
 
 .PHONY: $(shell grep -oE '^[a-z0-9-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
@@ -237,21 +238,17 @@ switch-alone: $(WARM)  ## p4switch in a fresh environment with NumPy and llvmlit
 dist-test: $(WARM)  ## install both distributions into fresh environments and run demo and lab from there (minutes)
 	DISTRIBUTIONS=1 $(BIN)/pytest -rs -m distributions tests/integration/test_distributions.py
 
-torch-test: $(WARM)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
-	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --index-url $(TORCH_INDEX) 'torch>=2.13'
+torch-test: $(TORCH)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
 	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/adapters/torch tests/integration/adapters/torch \
 	  tests/integration/runs/real/test_perf_beside.py tests/integration/group/test_interoperation.py
 
-soak-restarts: $(WARM)  ## torchrun --max-restarts: 50 kills of a rank at random moments, exact weights: SOAK='--kills 9 --ranks 3'
+soak-restarts: $(TORCH)  ## torchrun --max-restarts: 50 kills of a rank at random moments, exact weights: SOAK='--kills 9 --ranks 3'
 	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--kills 50)
 
-soak-torch: $(WARM)  ## torchrun: 1,000 groups made and left, 200 of DDP, FSDP2, DTensor, logs in out/torch: SOAK='--closes 50 --at-once 4'
+soak-torch: $(TORCH)  ## torchrun: 1,000 groups made and left, 200 of DDP, FSDP2, DTensor, logs in out/torch: SOAK='--closes 50 --at-once 4'
 	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--networks 1000 --closes 1000 --trainings 200 --at-once 8)
 
-torch-own: $(WARM)  ## PyTorch's own process-group tests on this back end, a line for each (long): OWN='--match all_reduce'
-	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --index-url $(TORCH_INDEX) 'torch>=2.13'
+torch-own: $(TORCH)  ## PyTorch's own process-group tests on this back end, a line for each (long): OWN='--match all_reduce'
 	@$(BIN)/python -c 'import expecttest' 2>/dev/null || $(BIN)/python -m pip install --quiet expecttest
 	@$(BIN)/python -m tests.support.torch_scripts.own_tests $(OWN) 2>/dev/null
 
@@ -279,6 +276,12 @@ $(INSTALLED): $(DEMO) packages/course/pyproject.toml
 # Machine code of the fabric and of the P4 programs, compiled once and kept on disk.
 $(WARM): $(INSTALLED)
 	@$(BIN)/python -m p4reduce.cli.warm
+	@touch $@
+
+# PyTorch without CUDA, where no PyTorch is installed.
+$(TORCH): $(WARM)
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --index-url $(TORCH_INDEX) 'torch>=2.13'
 	@touch $@
 
 # Git with core.symlinks=false leaves small files with the target's name in place of symbolic links, a source

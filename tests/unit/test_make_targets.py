@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 from tests.support.paths import ROOT
 
@@ -56,12 +55,28 @@ def test_modules_scripts_and_commands_are_there_and_say_what_they_are_for(tmp_pa
 
 
 def test_nothing_that_tests_and_benchmarks_start_is_looked_for_as_python_on_path():
-    folders = ("tests/support", "bench", "cli", "runs", "experiments", "schedulers", "scripts", "labs")
+    folders = (
+        "tests/support",
+        "src/p4reduce",
+        "control_plane",
+        "topologies",
+        "workers",
+        "packages",
+        "studies",
+        "scripts",
+    )
     command = re.compile(r"""[\[(]\s*["']python3?["']\s*,\s*["']-""")
+    every = {folder: list((ROOT / folder).rglob("*.py")) for folder in folders}
+    assert all(every.values()), every
     found = [
-        str(path.relative_to(ROOT))
-        for folder in folders
-        for path in (ROOT / folder).rglob("*.py")
-        if command.search(Path(path).read_text())
+        str(path.relative_to(ROOT)) for paths in every.values() for path in paths if command.search(path.read_text())
     ]
     assert found == []
+
+
+def test_targets_that_need_pytorch_install_it():
+    """As in a fresh clone, which has none."""
+    targets = re.findall(r"^([a-z0-9-]+): (.*?)(?:  ##.*)?\n((?:\t.*\n)+)", RECIPES, re.MULTILINE)
+    need = {name: needs for name, needs, recipe in targets if re.search(r"torch_scripts|TORCH_TESTS", recipe)}
+    assert {"torch-test", "torch-own", "soak-restarts", "soak-torch"} <= need.keys()
+    assert set(need.values()) == {"$(TORCH)"}

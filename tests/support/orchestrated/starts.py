@@ -102,6 +102,8 @@ def main() -> int:
             if fault:
                 wrong.append(fault)
                 print(f"kill {number}: {fault}", flush=True)
+            if (number + 1) % 20 == 0:
+                print(f"{number + 1} of {given.kills} kills, {len(wrong)} wrong", file=sys.stderr, flush=True)
     for what, count in seen.items():
         print(f"{what:<45} {count:>6,}")
     print(f"{'refused, or left something':<45} {len(wrong):>6,}")
