@@ -102,12 +102,6 @@ bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU
 study: $(WARM)  ## a study of docs/, in out/NAME: NAME=priorities STUDY='--quick' or other flags; no NAME: a list of them
 	@$(BIN)/python -m studies $(if $(NAME),$(NAME) --jobs $(JOBS),--help) $(STUDY)
 
-poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER='--ablation-seeds 10' or other flags
-	@$(BIN)/python -m studies.poster --jobs $(JOBS) --out out/poster $(POSTER)
-
-poster-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python -m studies.poster --quick --jobs $(JOBS) --out out/poster-quick
-
 slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm itself (needs Slurm): SLURM='--jobs 10' or other flags
 	@$(BIN)/p4reduce slurm demo $(SLURM)
 

@@ -440,6 +440,8 @@ class Study:
         Of :mod:`studies.charts`.
     lead : function
         From the result to what the page begins with.
+    derive : function
+        From the settings and all records, which it may change, before points are made of them.
     tables : function
         From the result to tables that are no part's, before those of the parts.
     files : function
@@ -462,6 +464,7 @@ class Study:
     bars: Callable[["StudyResult"], Iterable[Bar]]
     charts: tuple[Any, ...] = ()
     lead: Callable[["StudyResult"], str] = lambda _result: ""
+    derive: Callable[[Any, dict[str, list[Any]]], None] = lambda _settings, _records: None
     tables: Callable[["StudyResult"], Iterable[Table]] = lambda _result: ()
     files: Callable[["StudyResult"], dict[str, str]] = lambda _result: {}
     more: Callable[["StudyResult"], dict[str, Any]] = lambda _result: {}
@@ -674,6 +677,7 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
 def run_study(study: Study, settings: Any, work: Work = HERE) -> StudyResult:
     """Run a study; the same settings give the same result on every machine, however it is spread."""
     records = run_cells(study, settings, work)
+    study.derive(settings, records)
     points = {part.name: part.points(records[part.name]) for part in study.chosen(work.parts) if part.by}
     origin = provenance(bundled(getattr(settings, "lanes", _LANES)), settings.seeds[0])
     return StudyResult(study, settings, origin, records, points)

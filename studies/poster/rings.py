@@ -4,7 +4,6 @@ Rings, and the overlay MST of hosts. A piece of its own, in no claim: the bound 
 (:mod:`~studies.poster.packets`), and phases are not pipelined.
 """
 
-import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +24,10 @@ from p4reduce.network.jobs.specs import expect_sum
 from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from studies.frame import column, record
+from studies.poster.cells import FINISHED, REJECTED, decide_all
 from studies.poster.packets import FIRST_JOB, Measured, Round, TaskNetwork, limits
 from studies.poster.settings import SPFF, PosterSettings, Scenario, tasks_of
-from studies.poster.units import FINISHED, REJECTED, decide_all
 
 # Tasks that run in phases, on packets: what hosts add up or pass on is whole before it goes further.
 
@@ -309,7 +309,7 @@ IN_PHASES: Final[dict[str, Callable[..., Phased]]] = {HIERARCHICAL: hierarchical
 
 
 @dataclass(frozen=True)
-class RingUnit:
+class RingCell:
     """What one process does: a network with the first tasks of a seed, of the most local models."""
 
     settings: PosterSettings
@@ -317,14 +317,13 @@ class RingUnit:
     seed: int
 
 
-@dataclass(frozen=True)
+@record
 class RingRow:
-    """One task under one policy: a line of rings.csv."""
+    """One task under one policy."""
 
-    scenario: str
-    policy: str
-    size: int
-    """local models"""
+    scenario: str = column("network")
+    policy: str = column("policy")
+    size: int = column("local models")
     seed: int
     task: str
     status: str
@@ -342,39 +341,26 @@ class RingRow:
 
 @dataclass(frozen=True)
 class RingResult:
-    """What came of a unit."""
+    """What came of a cell."""
 
     rows: tuple[RingRow, ...]
     differences: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class RingPoint:
-    """Means over the tasks of a network that a policy admitted."""
-
-    scenario: str
-    policy: str
-    tasks: int
-    rejected: int
-    communication_ms: float
-    bound_ms: float
-    megabytes: float
-
-
-def ring_units(settings: PosterSettings) -> list[RingUnit]:
+def ring_cells(settings: PosterSettings) -> list[RingCell]:
     """By network, under the first seed."""
     return [
-        RingUnit(settings, scenario, settings.seeds[0])
+        RingCell(settings, scenario, settings.seeds[0])
         for scenario in settings.scenarios
         if settings.ring_tasks and scenario.name in settings.ring_networks
     ]
 
 
-def run_rings(unit: RingUnit) -> RingResult:
+def run_rings(cell: RingCell) -> RingResult:
     """Admit the tasks of every policy one after the other, and carry one round of each; sums and bytes are checked."""
-    settings, scenario = unit.settings, unit.scenario
+    settings, scenario = cell.settings, cell.scenario
     topology, size = scenario.build(), max(settings.sizes)
-    inputs = [tensor(unit.seed, rank, 0, settings.elements) for rank in range(size)]
+    inputs = [tensor(cell.seed, rank, 0, settings.elements) for rank in range(size)]
     rows: list[RingRow] = []
     differences: list[str] = []
     with PhasedNetwork(
@@ -382,10 +368,10 @@ def run_rings(unit: RingUnit) -> RingResult:
         bundled(settings.lanes),
         elements=settings.elements,
         load=scenario.load,
-        seed=unit.seed,
+        seed=cell.seed,
     ) as network:
         background = network.background()
-        tasks = tasks_of(scenario, topology, settings, unit.seed, size)[: settings.ring_tasks]
+        tasks = tasks_of(scenario, topology, settings, cell.seed, size)[: settings.ring_tasks]
         answers: dict[str, Sequence[Decision | Phased | Rejection]] = {
             name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
             for name in COMPARED
@@ -400,12 +386,12 @@ def run_rings(unit: RingUnit) -> RingResult:
                     found = next(trees)
                 elif not isinstance(answer, Rejection):
                     _, found, _ = network.run_phases(answer, inputs)
-                rows.append(_row(unit, name, task, answer, found))
+                rows.append(_row(cell, name, task, answer, found))
                 if found is not None:
-                    differences += [f"{scenario.name}, seed {unit.seed}, {name}: {text}" for text in found.differences]
+                    differences += [f"{scenario.name}, seed {cell.seed}, {name}: {text}" for text in found.differences]
             # What is left of the generator takes the trees away again.
             assert next(trees, None) is None  # noqa: S101
-        differences += [f"{scenario.name}, seed {unit.seed}, rings: {text}" for text in network.check_counters()]
+        differences += [f"{scenario.name}, seed {cell.seed}, rings: {text}" for text in network.check_counters()]
     return RingResult(tuple(rows), tuple(differences))
 
 
@@ -426,13 +412,13 @@ def _in_phases(
 
 
 def _row(
-    unit: RingUnit, policy: str, task: Task, answer: Decision | Phased | Rejection, found: Measured | None
+    cell: RingCell, policy: str, task: Task, answer: Decision | Phased | Rejection, found: Measured | None
 ) -> RingRow:
     return RingRow(
-        scenario=unit.scenario.name,
+        scenario=cell.scenario.name,
         policy=policy,
         size=len(task.workers),
-        seed=unit.seed,
+        seed=cell.seed,
         task=task.name,
         status=FINISHED if found else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
@@ -443,26 +429,3 @@ def _row(
         first_bytes=found.first_bytes if found else 0,
         predicted_bytes=found.predicted_bytes if found else 0,
     )
-
-
-def ring_points(rows: Sequence[RingRow]) -> list[RingPoint]:
-    """A point for every network and policy, in the order of the rows; none where all tasks were rejected."""
-    groups: dict[tuple[str, str], list[RingRow]] = {}
-    for row in rows:
-        groups.setdefault((row.scenario, row.policy), []).append(row)
-    found = []
-    for (scenario, policy), own in groups.items():
-        done = [row for row in own if row.status == FINISHED]
-        if done:
-            found.append(
-                RingPoint(
-                    scenario,
-                    policy,
-                    len(done),
-                    len(own) - len(done),
-                    statistics.fmean(row.communication_ps for row in done) / 1e9,
-                    statistics.fmean(row.bound_ps for row in done) / 1e9,
-                    statistics.fmean(row.bytes for row in done) / 1e6,
-                )
-            )
-    return found

@@ -1,6 +1,6 @@
 """Choosing useful local models under a bandwidth budget, and what that does to accuracy (open challenge 1)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import Topology
 from p4reduce.workers.training import digits
 from p4reduce.workers.training.digits import Dataset, Mlp
+from studies.frame import column, percent, record, scaled
 from studies.poster.packets import TaskNetwork
 from studies.poster.settings import Scenario
 
@@ -90,7 +91,7 @@ class LocalModel:
 
 
 @dataclass(frozen=True)
-class SelectionUnit:
+class SelectionCell:
     """Trainings under one seed, one for each chooser.
 
     ``budget`` is the share of a round's bytes with everyone that a round may consume (``all`` has no budget).
@@ -108,64 +109,55 @@ class SelectionUnit:
     training: LocalTraining = field(default_factory=LocalTraining)
 
 
-@dataclass(frozen=True)
-class SelectionPoint:
+@record
+class SelectionRow:
     """Where a training stands after a round."""
 
-    chooser: str
+    chooser: str = column("chooser")
     seed: int
-    round: int
+    round: int = column("round")
     """from 1"""
-    chosen: int
+    chosen: int = column("chosen", "{:.1f}")
     """local models that took part"""
-    bytes: int
-    """on all links since the beginning, counted on packets"""
-    accuracy: float
+    bytes: int = column("MB on links", scaled(1e-6, "{:.2f}"))
+    """since the beginning, counted on packets"""
+    accuracy: float = column("test accuracy", percent())
     """of the global model on the test images"""
 
 
-@dataclass(frozen=True)
-class SelectionResult:
-    """All points of a unit."""
-
-    points: tuple[SelectionPoint, ...]
-
-
-def run_selection(unit: SelectionUnit) -> SelectionResult:
+def run_selection(cell: SelectionCell) -> Iterator[SelectionRow]:
     """Train once with each chooser, from the same weights on the same shards.
 
     Each round: choose; every chosen local model trains from the global weights and sends its change, scaled by its
     share of the images; the network adds the changes up on the tree of those chosen, and new weights come back.
     """
-    topology = unit.scenario.build()
-    split = digits.load_digits(unit.seed)
+    topology = cell.scenario.build()
+    split = digits.load_digits(cell.seed)
     model = Mlp(LAYERS)
-    random = np.random.Generator(np.random.Philox(key=[unit.seed, 0x5E]))
+    random = np.random.Generator(np.random.Philox(key=[cell.seed, 0x5E]))
     hosts = [topology.hosts[place].name for place in random.permutation(len(topology.hosts))]
-    server, chosen = hosts[0], hosts[1 : unit.local_models + 1]
-    shards = skewed_shards(split.train, unit.local_models, unit.alpha, unit.seed)
-    planner = _Planner(topology, server, unit.policy, unit.lanes, model.size)
-    budget = Budget(round(unit.budget * planner.cost(chosen)), planner.cost)
-    points: list[SelectionPoint] = []
-    program = bundled(unit.lanes)
-    with TaskNetwork(topology, program, elements=model.size, seed=unit.seed) as network:
-        for name in unit.choosers:
+    server, chosen = hosts[0], hosts[1 : cell.local_models + 1]
+    shards = skewed_shards(split.train, cell.local_models, cell.alpha, cell.seed)
+    planner = _Planner(topology, server, cell.policy, cell.lanes, model.size)
+    budget = Budget(round(cell.budget * planner.cost(chosen)), planner.cost)
+    program = bundled(cell.lanes)
+    with TaskNetwork(topology, program, elements=model.size, seed=cell.seed) as network:
+        for name in cell.choosers:
             locals_ = [LocalModel(host, shard, model) for host, shard in zip(chosen, shards, strict=True)]
-            weights = model.initial(unit.seed)
+            weights = model.initial(cell.seed)
             spent = 0
-            own = np.random.Generator(np.random.Philox(key=[unit.seed, 0x5F]))
-            for number in range(1, unit.rounds + 1):
+            own = np.random.Generator(np.random.Philox(key=[cell.seed, 0x5F]))
+            for number in range(1, cell.rounds + 1):
                 members = CHOOSERS[name](locals_, budget, own)
                 images = sum(len(one.data) for one in members)
                 changes = [
-                    one.train(weights, unit.training, own) * np.float32(len(one.data) / images) for one in members
+                    one.train(weights, cell.training, own) * np.float32(len(one.data) / images) for one in members
                 ]
                 total, measured = network.add_up(planner.decision([one.host for one in members]), changes)
                 weights = weights + total
                 spent += measured.bytes
                 accuracy = model.accuracy(weights, split.test.images, split.test.labels)
-                points.append(SelectionPoint(name, unit.seed, number, len(members), spent, accuracy))
-    return SelectionResult(tuple(points))
+                yield SelectionRow(name, cell.seed, number, len(members), spent, accuracy)
 
 
 class _Planner:

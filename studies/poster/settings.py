@@ -6,8 +6,11 @@ from typing import Final
 
 import numpy as np
 
+from p4reduce.base.errors import BadInput
+from p4reduce.cli.lists import floats, texts
 from p4reduce.control_plane.scheduling.policies import choose_capable_for
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import POLICIES as REGISTERED
 from p4reduce.group.errors import ClusterError
 from p4reduce.topologies import Topology, load, with_capable
 from p4reduce.topologies.model import parse_delay, parse_rate
@@ -77,6 +80,9 @@ SCENARIOS: Final = {
 }
 """The networks of the experiment."""
 
+DEVELOPED: Final = range(8)
+HELD_OUT: Final = range(100, 108)
+"""seeds on which no policy and no bar was chosen"""
 CHOOSERS: Final = ("random", "soar")
 """of capable switches"""
 SPFF: Final = "spff"
@@ -95,7 +101,8 @@ class PosterSettings:
     Attributes
     ----------
     scenarios : tuple of Scenario
-        Networks.
+        Networks: names, or with semicolons between them NAME=TOPOLOGY[@LOAD[:QUEUE]] for others, such as
+        metro=wan:graph=nobel-us,hosts=2,rate=40G@0.2; with @0.2:7 tasks leave switches by queue 7, before others.
     policies : tuple of str
         Scheduling policies; ``spff`` must be among them, all others are compared with it.
     sizes : tuple of int
@@ -135,8 +142,8 @@ class PosterSettings:
         every wide-area scenario.
     delay_elements : tuple of int
         Model sizes that are tried with each of them.
-    sensitivity_tasks : int
-        Tasks for each rate and delay, of the first seed.
+    sensitivity_tasks, sensitivity_seeds : int
+        Tasks for each rate and delay, of the first so many seeds.
     lambdas : tuple of float
         Shares of bandwidth in the links' weights that are tried in the scenario of
         :data:`~studies.poster.swaps.CROWDED`.
@@ -170,7 +177,7 @@ class PosterSettings:
     policies: tuple[str, ...] = POLICIES
     sizes: tuple[int, ...] = (1, 3, 6, 9, 12, 15)
     tasks: int = 30
-    seeds: tuple[int, ...] = tuple(range(8))
+    seeds: tuple[int, ...] = tuple(HELD_OUT)
     exact_seeds: int = 2
     ablation_seeds: int = 1
     priority_seeds: int = 2
@@ -186,6 +193,7 @@ class PosterSettings:
     delays: tuple[str, ...] = ("1us", "10us", "50us", "200us", "1ms", "real")
     delay_elements: tuple[int, ...] = (LENET_5, 16 * LENET_5)
     sensitivity_tasks: int = 3
+    sensitivity_seeds: int = 2
     lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
     lambda_seeds: int = 1
     overlap_seeds: int = 1
@@ -203,21 +211,25 @@ class PosterSettings:
     target_ms: float = POSTER_SPFF_MS
 
     def __post_init__(self) -> None:
+        if unknown := [name for name in self.policies if name not in {*REGISTERED, ROUTES_ONLY}]:
+            raise BadInput(f"--policies: {unknown[0]!r} is none of {', '.join(sorted({*REGISTERED, ROUTES_ONLY}))}")
+        if self.lanes not in (64, 256):
+            raise BadInput(f"--lanes: {self.lanes} is none of 64, 256")
         if SPFF not in self.policies:
             raise ClusterError(f"policies: {SPFF} is what all others are compared with; name it too")
         names = [one.name for one in self.scenarios]
-        for field, values in (("scenarios", names), ("sizes", self.sizes), ("seeds", self.seeds)):
-            if not values or len(set(values)) != len(values):
+        for field, given in (("scenarios", names), ("sizes", self.sizes), ("seeds", self.seeds)):
+            if not given or len(set(given)) != len(given):
                 raise ClusterError(f"{field}: give at least one, and each once")
         if any(not 0 < share < 1 for share in self.shares):
             raise ClusterError(f"shares: {self.shares}: each must lie between 0 and 1")
         if self.add_ps < 0:
             raise ClusterError(f"add_ps: {self.add_ps}: must be at least 0")
-        for field, texts, parsed in (
+        for field, values, parsed in (
             ("access_rates", self.access_rates, parse_rate),
             ("delays", [text for text in self.delays if text != "real"], parse_delay),
         ):
-            for text in texts:
+            for text in values:
                 try:
                     parsed(text)
                 except ValueError as error:
@@ -279,7 +291,35 @@ QUICK: Final = PosterSettings(
     ring_networks=("fat-tree",),
     ring_tasks=1,
 )
-"""`make poster-quick`: the same on a sample."""
+"""The same on a sample."""
+
+
+# How flags are read.
+
+
+def named_scenarios(text: str, flag: str) -> list[Scenario]:
+    """Networks by their names; with semicolons between them also NAME=TOPOLOGY[@LOAD[:QUEUE]]. Raises ``BadInput``."""
+    return [_scenario(one, flag) for one in (text.split(";") if "=" in text or ";" in text else texts(text, flag))]
+
+
+def _scenario(text: str, flag: str) -> Scenario:
+    name, equals, rest = text.partition("=")
+    if not equals:
+        if name not in SCENARIOS:
+            raise BadInput(f"{flag}: {name!r} is none of {', '.join(SCENARIOS)}, nor NAME=TOPOLOGY[@LOAD[:QUEUE]]")
+        return SCENARIOS[name]
+    topology, _, traffic = rest.partition("@")
+    share, colon, queue = traffic.partition(":")
+    if colon and queue not in {str(number) for number in range(1, 8)}:
+        raise BadInput(f"{flag}: queue {queue!r} is none of 1..7")
+    background = floats(share, flag)[0] if share else 0.0
+    return Scenario(name, topology, background, int(queue) if colon else None, says=topology)
+
+
+def lossy_networks(text: str, flag: str) -> list[tuple[str, float]]:
+    """NAME[@LOSS],.. Raises ``BadInput``."""
+    parts = [part.partition("@") for part in texts(text, flag)]
+    return [(name, floats(loss, flag)[0] if loss else 0.0) for name, _, loss in parts]
 
 
 # The AI tasks: who is the global model, who are the local models.

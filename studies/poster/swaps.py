@@ -20,9 +20,10 @@ from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from studies.frame import column, percent, record, scaled
+from studies.poster.cells import decide_all, trees_key
 from studies.poster.packets import TaskNetwork, task_network
 from studies.poster.settings import SPFF, PosterSettings, Scenario, draw_tasks, tasks_of
-from studies.poster.units import decide_all, trees_key
 
 POLICY = "steiner"
 TRAINING_PS = 20_000_000
@@ -33,46 +34,45 @@ _ROUND = 1
 """in which the swap comes; the rounds behind it remain"""
 
 
-@dataclass(frozen=True)
+@record
 class SwapRow:
-    """One trial: a line of swaps.csv. Times in virtual picoseconds, bytes summed over all links."""
+    """One trial. Times in virtual picoseconds, bytes summed over all links."""
 
-    scenario: str
-    loss: float
+    scenario: str = column("network")
+    loss: float = column("loss", percent(0))
     """chance of a frame on every link"""
     seed: int
-    detour: float
+    detour: float = column("detour", percent(0))
     """by how much the first tree's bytes were to exceed the best tree's, as a share"""
-    rounds: int
-    threshold: float | None
+    rounds: int = column("rounds")
+    threshold: float | None = column("threshold", "{:g}")
     """a swap must save so many times its cost; None: never swapped, what the others are compared with"""
     decision: str
     """swap or keep"""
     remaining_rounds: int
-    saving_bytes: int
-    """expected: (bytes of a round on the old tree - on the new one) * remaining rounds"""
-    cost_bytes: int
-    """expected at most: a window of frames on all hops of the new tree"""
-    in_flight: int
-    """chunks"""
-    resent_frames: int
+    saving_bytes: int = column("expected saving, MB", scaled(1e-6, "{:.2f}"))
+    """(bytes of a round on the old tree - on the new one) * remaining rounds"""
+    cost_bytes: int = column("expected cost, MB", scaled(1e-6, "{:.2f}"))
+    """at most: a window of frames on all hops of the new tree"""
+    in_flight: int = column("chunks in flight", "{:.0f}")
+    resent_frames: int = column("frames resent", "{:.0f}")
     resent_bytes: int
     """on the workers' links"""
-    late_frames: int
+    late_frames: int = column("frames late", "{:.0f}")
     """of the old epoch, dropped by hosts"""
-    interruption_ps: int
+    interruption_ps: int = column("interruption, us", scaled(1e-6, "{:.1f}"))
     """until every worker had all that was in flight"""
     link_bytes: int
     """of all rounds, counted"""
-    saved_bytes: int
-    """counted: less than without the swap; negative where the interruption took more than the tree saved"""
+    saved_bytes: int = column("counted saving, MB", scaled(1e-6, "{:.2f}"))
+    """less than without the swap; negative where the interruption took more than the tree saved"""
     finished_ps: int
-    later_ps: int
+    later_ps: int = column("finished later, us", scaled(1e-6, "{:.1f}"))
     """than without the swap; negative: earlier"""
 
 
 @dataclass(frozen=True)
-class SwapUnit:
+class SwapCell:
     """What one process does: a network with a loss rate, under one seed."""
 
     settings: PosterSettings
@@ -101,39 +101,39 @@ class _Trial:
     threshold: float | None
 
 
-def swap_units(settings: PosterSettings) -> list[SwapUnit]:
+def swap_cells(settings: PosterSettings) -> list[SwapCell]:
     """All trials, by network, loss rate and seed."""
     by_name = {scenario.name: scenario for scenario in settings.scenarios}
     return [
-        SwapUnit(settings, by_name[name], loss, seed)
+        SwapCell(settings, by_name[name], loss, seed)
         for name, loss in settings.swap_networks
         if name in by_name
         for seed in settings.seeds[: settings.swap_seeds]
     ]
 
 
-def run_swaps(unit: SwapUnit) -> SwapResult:
+def run_swaps(cell: SwapCell) -> SwapResult:
     """Run every detour, number of rounds and threshold, each on a network of its own, and once without a swap.
 
     All trials of a task must give the same weights in every round, whatever the tree, the swap and the loss.
     """
-    settings, topology = unit.settings, unit.scenario.build()
-    (drawn,) = draw_tasks(topology, replace(settings, tasks=1), unit.seed, max(settings.sizes))
-    chance = np.random.Generator(np.random.Philox(key=[unit.seed, 0x5A]))
+    settings, topology = cell.settings, cell.scenario.build()
+    (drawn,) = draw_tasks(topology, replace(settings, tasks=1), cell.seed, max(settings.sizes))
+    chance = np.random.Generator(np.random.Philox(key=[cell.seed, 0x5A]))
     rows: list[SwapRow] = []
     differences: list[str] = []
     for detour in settings.swap_detours:
-        avoided = _avoided(topology, drawn, settings.lanes, detour, unit.seed)
+        avoided = _avoided(topology, drawn, settings.lanes, detour, cell.seed)
         for rounds in settings.swap_rounds:
             task = replace(drawn, rounds=rounds, training_ps=TRAINING_PS)
-            before, wrong = _run(unit, _Trial(topology, task, avoided, _NEVER_PS, None), detour)
+            before, wrong = _run(cell, _Trial(topology, task, avoided, _NEVER_PS, None), detour)
             rows.append(before.row)
             differences += wrong
             trained, done = before.communicating
             change_ps = round(trained + chance.uniform(0.05, 0.95) * (done - trained))
             for threshold in settings.swap_thresholds:
                 trial = _Trial(topology, task, avoided, change_ps - CONTROL_LATENCY_PS, threshold)
-                found, wrong = _run(unit, trial, detour)
+                found, wrong = _run(cell, trial, detour)
                 row = found.row
                 saved, later = before.row.link_bytes - row.link_bytes, row.finished_ps - before.row.finished_ps
                 rows.append(replace(row, saved_bytes=saved, later_ps=later))
@@ -151,8 +151,8 @@ class _Found:
     """from when to when, in the round of the swap"""
 
 
-def _run(unit: SwapUnit, trial: _Trial, detour: float) -> tuple[_Found, list[str]]:
-    lanes, task = unit.settings.lanes, trial.task
+def _run(cell: SwapCell, trial: _Trial, detour: float) -> tuple[_Found, list[str]]:
+    lanes, task = cell.settings.lanes, trial.task
     options = Options(
         control_latency_ps=CONTROL_LATENCY_PS,
         # Counters are read, and trees considered, when the links are free again; reading a large network's switches
@@ -160,7 +160,7 @@ def _run(unit: SwapUnit, trial: _Trial, detour: float) -> tuple[_Found, list[str
         measure_every_ps=trial.free_ps,
         threshold=trial.threshold,
     )
-    with _world(unit, trial.topology) as (world, store):
+    with _world(cell, trial.topology) as (world, store):
         store.submit([task])
         best = policy_named(POLICY)
 
@@ -178,10 +178,10 @@ def _run(unit: SwapUnit, trial: _Trial, detour: float) -> tuple[_Found, list[str
             deadline_s=VIRTUAL_DEADLINE_S,
         ) as controller:
             Orchestrator(store, controller, world, decide, name=POLICY, options=options).run()
-        return _found(unit, trial, detour, store, sum(world.interface_bytes().values()))
+        return _found(cell, trial, detour, store, sum(world.interface_bytes().values()))
 
 
-def _found(unit: SwapUnit, trial: _Trial, detour: float, store: Store, octets: int) -> tuple[_Found, list[str]]:
+def _found(cell: SwapCell, trial: _Trial, detour: float, store: Store, octets: int) -> tuple[_Found, list[str]]:
     task = trial.task
     end, history = store.task(task.name), store.history
     decisions = history.decisions(task.name)
@@ -189,9 +189,9 @@ def _found(unit: SwapUnit, trial: _Trial, detour: float, store: Store, octets: i
     why = {} if weighed is None else weighed["why"]
     swaps, rounds = history.swaps(), history.rounds(task.name)
     row = SwapRow(
-        scenario=unit.scenario.name,
-        loss=unit.loss,
-        seed=unit.seed,
+        scenario=cell.scenario.name,
+        loss=cell.loss,
+        seed=cell.seed,
         detour=detour,
         rounds=task.rounds,
         threshold=trial.threshold,
@@ -211,17 +211,17 @@ def _found(unit: SwapUnit, trial: _Trial, detour: float, store: Store, octets: i
     if end.state is not TaskState.FINISHED or len(rounds) != task.rounds:
         wrong.append(f"{_names(row)}: {end.state.value} after {len(rounds)} rounds: {end.reason}")
     first = next(one["why"]["round_bytes"] for one in decisions if one["what"] == "schedule")
-    if not swaps and not unit.loss and octets != first * task.rounds:
+    if not swaps and not cell.loss and octets != first * task.rounds:
         wrong.append(f"{_names(row)}: {octets} bytes on links, predicted were {first * task.rounds}")
     at = rounds[min(_ROUND, len(rounds) - 1)] if rounds else {"trained_ps": 0, "done_ps": 0}
     return _Found(row, end.digest, (at["trained_ps"], at["done_ps"])), wrong
 
 
 @contextmanager
-def _world(unit: SwapUnit, topology: Topology) -> Iterator[tuple[World, Store]]:
+def _world(cell: SwapCell, topology: Topology) -> Iterator[tuple[World, Store]]:
     with (
         tempfile.TemporaryDirectory() as folder,
-        World(topology, bundled(unit.settings.lanes), faults=Faults(loss=unit.loss), seed=unit.seed) as world,
+        World(topology, bundled(cell.settings.lanes), faults=Faults(loss=cell.loss), seed=cell.seed) as world,
         Store(Path(folder) / "tasks.sqlite", synchronous=False) as store,
     ):
         yield world, store
@@ -269,7 +269,7 @@ COMPARED: Final = (SPFF, "overlay-mst", "steiner")
 
 
 @dataclass(frozen=True)
-class OverlapUnit:
+class OverlapCell:
     """A network and a seed, with the policies that are compared and the most local models."""
 
     settings: PosterSettings
@@ -278,19 +278,19 @@ class OverlapUnit:
     policies: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record
 class OverlapRow:
-    """One task: a line of overlapping.csv."""
+    """One task."""
 
-    scenario: str
-    policy: str
+    scenario: str = column("network")
+    policy: str = column("policy")
     seed: int
     task: str
-    together: int
-    """tasks that began with it"""
-    alone_ps: int
+    together: int = column("tasks", "{:.0f}")
+    """that began with it"""
+    alone_ps: int = column("alone, ms", scaled(1e-9, "{:.4f}"))
     """its communication when the links are its own"""
-    overlapping_ps: int
+    overlapping_ps: int = column("at once, ms", scaled(1e-9, "{:.4f}"))
     """when all of them begin at one time"""
     resend_bytes: int
     """of all of them then: time-outs behind long queues"""
@@ -298,51 +298,38 @@ class OverlapRow:
 
 @dataclass(frozen=True)
 class OverlapResult:
-    """What came of a unit."""
+    """What came of a cell."""
 
     rows: tuple[OverlapRow, ...]
     differences: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class OverlapPoint:
-    """Means over all tasks of a network under a policy, milliseconds."""
-
-    scenario: str
-    policy: str
-    tasks: int
-    alone_ms: float
-    overlapping_ms: float
-    worst_ms: float
-    """of the task that took longest"""
-
-
-def overlap_units(settings: PosterSettings) -> list[OverlapUnit]:
+def overlap_cells(settings: PosterSettings) -> list[OverlapCell]:
     """By network and seed."""
     policies = tuple(name for name in COMPARED if name in settings.policies)
     return [
-        OverlapUnit(settings, scenario, seed, policies)
+        OverlapCell(settings, scenario, seed, policies)
         for scenario in settings.scenarios
         for seed in settings.seeds_of(scenario)[: settings.overlap_seeds]
     ]
 
 
-def run_overlapping(unit: OverlapUnit) -> OverlapResult:
+def run_overlapping(cell: OverlapCell) -> OverlapResult:
     """Every policy's tasks, one after the other and then all at once.
 
     At most ``settings.overlap_tasks`` of them; sums, weights and bytes are checked.
     """
-    settings, scenario = unit.settings, unit.scenario
+    settings, scenario = cell.settings, cell.scenario
     topology = scenario.build()
     rows: list[OverlapRow] = []
     differences: list[str] = []
-    where = f"{scenario.name}, seed {unit.seed}, overlapping"
-    with task_network(settings, scenario, topology, unit.seed) as network:
+    where = f"{scenario.name}, seed {cell.seed}, overlapping"
+    with task_network(settings, scenario, topology, cell.seed) as network:
         background = network.background()
-        tasks = tasks_of(scenario, topology, settings, unit.seed, max(settings.sizes))
+        tasks = tasks_of(scenario, topology, settings, cell.seed, max(settings.sizes))
         answers = {
             name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
-            for name in unit.policies
+            for name in cell.policies
         }
         chosen = _chosen(network, answers.values(), settings.overlap_tasks)
         if not chosen:
@@ -358,7 +345,7 @@ def run_overlapping(unit: OverlapUnit) -> OverlapResult:
                 OverlapRow(
                     scenario.name,
                     name,
-                    unit.seed,
+                    cell.seed,
                     one.task.name,
                     len(decisions),
                     before.communication_ps,
@@ -378,24 +365,6 @@ def _chosen(network: TaskNetwork, answers: Iterable[Sequence[Decision | Rejectio
         admitted = [one for one in own if isinstance(one, Decision) and (chosen is None or one.task.name in chosen)]
         chosen = [one.task.name for one in network.fitting(admitted)]
     return (chosen or [])[:most]
-
-
-def overlap_points(rows: Sequence[OverlapRow]) -> list[OverlapPoint]:
-    """A point for every network and policy, in the order of the rows."""
-    groups: dict[tuple[str, str], list[OverlapRow]] = {}
-    for row in rows:
-        groups.setdefault((row.scenario, row.policy), []).append(row)
-    return [
-        OverlapPoint(
-            scenario,
-            policy,
-            len(own),
-            statistics.fmean(row.alone_ps for row in own) / 1e9,
-            statistics.fmean(row.overlapping_ps for row in own) / 1e9,
-            max(row.overlapping_ps for row in own) / 1e9,
-        )
-        for (scenario, policy), own in groups.items()
-    ]
 
 
 # What lambda does: bandwidth against latency in the weights of links, where links are unequally long and loaded.
@@ -421,57 +390,57 @@ WEIGHED: Final = ("overlay-mst", "steiner")
 
 
 @dataclass(frozen=True)
-class WeightUnit:
+class WeightCell:
     """Every lambda under one seed."""
 
     settings: PosterSettings
     seed: int
 
 
-@dataclass(frozen=True)
+@record
 class WeightRow:
-    """One policy with one lambda: a line of weights.csv."""
+    """One policy with one lambda."""
 
-    scenario: str
+    scenario: str = column("network")
     seed: int
-    policy: str
-    bandwidth: float | None
-    """lambda; None: the policy has no weights"""
+    policy: str = column("policy")
+    bandwidth: float | None = column("lambda", "{:g}")
+    """None: the policy has no weights"""
     asked: int
-    admitted: int
-    others: int
+    admitted: int = column("admitted", "{:.0f}")
+    others: int = column("other trees", "{:.0f}")
     """admitted tasks whose trees are not those of the first lambda"""
-    megabytes: float
+    megabytes: float = column("MB on links", "{:.2f}")
     """on all links, mean of an admitted task"""
-    communication_ms: float
-    largest_utilisation: float
+    communication_ms: float = column("communication, ms", "{:.3f}")
+    largest_utilisation: float = column("busiest link", percent(0))
     """of a link between switches: what is reserved and background, over its rate"""
     bound_ms: float
 
 
 @dataclass(frozen=True)
 class WeightResult:
-    """What came of a unit."""
+    """What came of a cell."""
 
     rows: tuple[WeightRow, ...]
     differences: tuple[str, ...]
 
 
-def weight_units(settings: PosterSettings) -> list[WeightUnit]:
+def weight_cells(settings: PosterSettings) -> list[WeightCell]:
     """By seed; none without lambdas, or where the reference scenario is not run either."""
     if not settings.lambdas or settings.calibrated_in.name != settings.reference:
         return []
-    return [WeightUnit(settings, seed) for seed in settings.seeds[: settings.lambda_seeds]]
+    return [WeightCell(settings, seed) for seed in settings.seeds[: settings.lambda_seeds]]
 
 
-def run_weights(unit: WeightUnit) -> WeightResult:
+def run_weights(cell: WeightCell) -> WeightResult:
     """Admit the tasks with every lambda, and carry a round of each on packets.
 
     The background traffic is measured on its packets; trees that two lambdas agree on are carried once.
     """
-    settings = replace(unit.settings, demand_bps=DEMAND_BPS, sizes=(SIZE,))
+    settings = replace(cell.settings, demand_bps=DEMAND_BPS, sizes=(SIZE,))
     topology = CROWDED.build()
-    tasks = tasks_of(CROWDED, topology, settings, unit.seed, SIZE)
+    tasks = tasks_of(CROWDED, topology, settings, cell.seed, SIZE)
     plain: list[tuple[str, float | None, Policy]] = [(SPFF, None, POLICIES[SPFF])]
     weighed = [
         (name, value, _weighed(name, value))
@@ -480,7 +449,7 @@ def run_weights(unit: WeightUnit) -> WeightResult:
         for value in settings.lambdas
     ]
     rows: list[WeightRow] = []
-    with task_network(settings, CROWDED, topology, unit.seed) as network:
+    with task_network(settings, CROWDED, topology, cell.seed) as network:
         background = network.background()
         decided: list[tuple[str, float | None, list[Decision], NetworkState]] = []
         for name, value, policy in [*plain, *weighed]:
@@ -497,7 +466,7 @@ def run_weights(unit: WeightUnit) -> WeightResult:
             rows.append(
                 WeightRow(
                     CROWDED.name,
-                    unit.seed,
+                    cell.seed,
                     name,
                     value,
                     len(tasks),
@@ -511,7 +480,7 @@ def run_weights(unit: WeightUnit) -> WeightResult:
             )
         differences = [text for one in measured.values() for text in one.differences]
         differences += network.check_counters()
-    return WeightResult(tuple(rows), tuple(f"{CROWDED.name}, seed {unit.seed}: {text}" for text in differences))
+    return WeightResult(tuple(rows), tuple(f"{CROWDED.name}, seed {cell.seed}: {text}" for text in differences))
 
 
 def largest_utilisation(state: NetworkState) -> float:

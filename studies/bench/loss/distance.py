@@ -17,9 +17,9 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.runs.experiment import FaultOptions
 from p4reduce.topologies import parse_delay
 from p4switch.base.values import PS_PER_MS, PS_PER_US
-from studies.before import save_all
 from studies.bench import Report
 from studies.bench.loss.virtual import Measured, measure
+from studies.charts import save_all
 
 DELAYS: Final = ("1us", "10us", "100us", "1ms", "10ms")
 LOSSES: Final = (0.0, 0.0001, 0.001, 0.01)

@@ -30,11 +30,8 @@ def command(words: Sequence[str]) -> Any:
 
 def study(name: str, words: Sequence[str]) -> None:
     """A study's program, with its flags."""
-    path = ROOT / "studies" / name / "__main__.py"
-    sys.argv = [str(path), *words]
-    if not path.exists():
-        path = ROOT / "studies/__main__.py"
-        sys.argv = [str(path), name, *words]
+    path = ROOT / "studies/__main__.py"
+    sys.argv = [str(path), name, *words]
     run_path(str(path), run_name="__main__")
 
 

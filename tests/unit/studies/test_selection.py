@@ -5,7 +5,7 @@ import pytest
 
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget
 from p4reduce.workers.training.digits import Dataset, Mlp
-from studies.poster.selection import LocalModel, LocalTraining, SelectionUnit, run_selection, skewed_shards
+from studies.poster.selection import LocalModel, LocalTraining, SelectionCell, run_selection, skewed_shards
 from studies.poster.settings import Scenario
 
 RACKS = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
@@ -73,8 +73,8 @@ def test_training_leaves_the_global_weights_alone_and_learns_what_is_useful():
 
 def test_a_budget_saves_bytes_on_packets_and_training_still_learns():
     pytest.importorskip("sklearn")
-    unit = SelectionUnit(RACKS, 0, choosers=("all", "useful"), local_models=6, rounds=6, budget=0.6)
-    points = run_selection(unit).points
+    cell = SelectionCell(RACKS, 0, choosers=("all", "useful"), local_models=6, rounds=6, budget=0.6)
+    points = list(run_selection(cell))
     everyone, useful = ([point for point in points if point.chooser == name] for name in ("all", "useful"))
     assert [point.round for point in everyone] == [1, 2, 3, 4, 5, 6]
     assert all(point.chosen == 6 for point in everyone)

@@ -3,14 +3,15 @@
 import csv
 import json
 import re
-import runpy
 from dataclasses import replace
 
 import pytest
 
 from p4reduce.group.errors import ClusterError
-from studies.poster.experiment import run_poster
+from studies.frame import Work, run_study
+from studies.pages import study_main
 from studies.poster.settings import PosterSettings, Scenario
+from studies.poster.study import STUDY
 
 RACKS = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
 TINY = PosterSettings(
@@ -38,23 +39,24 @@ TINY = PosterSettings(
 )
 
 
-def main(arguments):
-    return runpy.run_module("studies.poster")["main"](arguments)
+def run_tiny(settings, **how):
+    return run_study(STUDY, settings, Work(**how))
 
 
 def test_the_sample_holds_and_leaves_everything_behind(tmp_path, capsys):
-    """What `make poster-quick` does."""
-    assert main(["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
+    assert study_main(STUDY, ["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     written = json.loads((tmp_path / "result.json").read_text())
     assert written == printed
-    assert all(claim["holds"] for claim in written["claims"])
-    spff = next(p for p in written["points"] if (p["scenario"], p["policy"], p["size"]) == ("germany50", "spff", 15))
+    assert all(bar["holds"] for bar in written["bars"])
+    spff = next(
+        p for p in written["points"]["policies"] if (p["scenario"], p["policy"], p["size"]) == ("germany50", "spff", 15)
+    )
     assert spff["total_ms"] == pytest.approx(2.3, abs=1e-6)
-    with (tmp_path / "runs.csv").open(newline="") as file:
+    with (tmp_path / "policies.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 3 * 2 * 6
-    (delay,) = {(one["value"], one["scenario"]) for one in written["sensitivity"]}
+    (delay,) = {(one["value"], one["scenario"]) for one in written["points"]["sensitivity"]}
     assert delay == ("200us", "germany50")
     assert all(row["first_bytes"] == row["predicted_bytes"] != "0" for row in rows)
     for name in ("fig3a-latency", "fig3b-bandwidth", "communication", "ablation"):
@@ -70,37 +72,40 @@ def test_the_sample_holds_and_leaves_everything_behind(tmp_path, capsys):
 @pytest.mark.soak
 def test_a_dask_cluster_of_two_workers_gives_the_same_result():
     distributed = pytest.importorskip("distributed")
-    here = run_poster(TINY, jobs=1)
-    assert len(here.flow) == 3
-    assert {(one.share, one.chooser) for one in here.shares} == {
+    here = run_tiny(TINY)
+    assert len(here.as_data()["flow"]) == 3
+    assert {(one["capable"], one["chooser"]) for one in here.of("shares")} == {
         (share, chooser) for share in (0.0, 0.4, 1.0) for chooser in ("random", "soar")
     }
-    assert all(claim.holds for claim in here.claims[:2])
+    assert all(one.holds for one in here.verdicts[:2])
     cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
     )
     with cluster:
-        there = run_poster(TINY, dask=cluster.scheduler_address)
-    assert there == here
+        there = run_tiny(TINY, dask=cluster.scheduler_address)
+    assert (there.records, there.as_data()) == (here.records, here.as_data())
 
 
-def test_processes_give_the_same_result_as_one():
+def test_processes_give_the_same_result_as_one(tmp_path):
     small = replace(TINY, shares=(), flow_factor=0, sizes=(3,))
-    assert run_poster(small, jobs=2) == run_poster(small, jobs=1)
+    one, two = run_tiny(small), run_tiny(small, jobs=2, out=tmp_path)
+    assert (two.records, two.as_data()) == (one.records, one.as_data())
+    kept = run_tiny(small, out=tmp_path)
+    assert kept.records == one.records
 
 
 def test_a_scheduler_that_is_not_there_is_named():
     pytest.importorskip("distributed")
     with pytest.raises(ClusterError, match=r"--dask tcp://127\.0\.0\.1:9: no scheduler answers"):
-        run_poster(TINY, dask="tcp://127.0.0.1:9")
+        run_tiny(TINY, dask="tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--scenarios", "nowhere"], "--scenarios: 'nowhere'"),
-        (["--scenario", "x"], "--scenario: 'x' is not NAME=TOPOLOGY"),
-        (["--scenario", "x=star:hosts=4@0.2:0"], "--scenario: queue '0' is none of 1..7"),
+        (["--scenarios", "fat-tree;x"], "--scenarios: 'x' is none of"),
+        (["--scenarios", "x=star:hosts=4@0.2:0"], "--scenarios: queue '0' is none of 1..7"),
         (["--policies", "steiner"], "spff"),
         (["--share-choosers", "best"], "share_choosers: 'best'"),
         (["--access-rates", "fast"], "access_rates: 'fast'"),
@@ -113,5 +118,5 @@ def test_a_scheduler_that_is_not_there_is_named():
     ],
 )
 def test_flags_that_cannot_be_used_are_refused(arguments, message, tmp_path, capsys):
-    assert main([*arguments, "--jobs", "1", "--seeds", "0", "--out", str(tmp_path)]) == 2
+    assert study_main(STUDY, [*arguments, "--jobs", "1", "--seeds", "0", "--out", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err

@@ -10,8 +10,9 @@ import pytest
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, policy_named
 from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import load
-from studies.poster.rings import IN_PHASES, PhasedNetwork, hierarchical_ring, ring_points, ring_units, run_rings
+from studies.poster.rings import IN_PHASES, PhasedNetwork, hierarchical_ring, ring_cells, run_rings
 from studies.poster.settings import PosterSettings, Scenario
+from studies.poster.study import STUDY
 
 RACKS = "leaf-spine:leaves=3,spines=2,hosts=4,rate=10G"
 LANES = 64
@@ -114,16 +115,17 @@ def test_rings_are_a_piece_of_the_experiment_beside_the_schedulers():
         ring_networks=("racks",),
         ring_tasks=2,
     )
-    assert ring_units(replace(settings, ring_tasks=0)) == []
-    (unit,) = ring_units(settings)
-    found = run_rings(unit)
+    assert ring_cells(replace(settings, ring_tasks=0)) == []
+    (cell,) = ring_cells(settings)
+    found = run_rings(cell)
     assert found.differences == ()
-    by_policy = {point.policy: point for point in ring_points(found.rows)}
+    (part,) = STUDY.chosen(["rings"])
+    by_policy = {point["policy"]: point for point in part.points(found.rows)}
     assert list(by_policy) == ["spff", "overlay-mst", "steiner", "ring", "hierarchical-ring", "overlay-mst-hosts"]
-    assert {(point.tasks, point.rejected) for point in by_policy.values()} == {(2, 0)}
-    assert by_policy["hierarchical-ring"].megabytes != by_policy["ring"].megabytes
+    assert {(point["tasks"], point["rejected"]) for point in by_policy.values()} == {(2, 0)}
+    assert by_policy["hierarchical-ring"]["megabytes"] != by_policy["ring"]["megabytes"]
     assert all(row.first_bytes == row.predicted_bytes > 0 for row in found.rows)
-    full = run_rings(replace(unit, settings=replace(settings, demand_bps=4 * 10**9)))
+    full = run_rings(replace(cell, settings=replace(settings, demand_bps=4 * 10**9)))
     phased = [row for row in full.rows if row.policy in IN_PHASES]
     assert {row.status for row in phased if row.policy == "hierarchical-ring"} == {"rejected"}
     assert all("are needed" in row.reason for row in phased if row.status == "rejected")

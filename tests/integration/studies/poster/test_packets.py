@@ -9,10 +9,11 @@ from p4reduce.control_plane.plans.trees import mst
 from p4reduce.control_plane.scheduling.trees import decide_trees
 from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, View, Weights
 from p4reduce.network.jobs.network import bundled
+from studies.poster.cells import FINISHED, PolicyCell, decide_all, run_policies
 from studies.poster.packets import TaskNetwork
 from studies.poster.settings import PosterSettings, Scenario, draw_tasks
-from studies.poster.swaps import OverlapResult, OverlapUnit, overlap_points, run_overlapping
-from studies.poster.units import FINISHED, Unit, decide_all, run_unit
+from studies.poster.study import STUDY
+from studies.poster.swaps import OverlapCell, OverlapResult, run_overlapping
 
 RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")
 LOADED = Scenario("loaded", RACKS.topology, load=0.3)
@@ -22,9 +23,9 @@ SETTINGS = PosterSettings(
 TREES = ("spff-ina", "spt", "overlay-mst", "steiner", "exact")
 
 
-def unit(scenario=RACKS, **changes):
+def cell(scenario=RACKS, **changes):
     settings = replace(SETTINGS, scenarios=(scenario,))
-    return Unit(settings, scenario, 0, settings.sizes, settings.policies, **changes)
+    return PolicyCell(settings, scenario, 0, settings.sizes, settings.policies, **changes)
 
 
 def terminals_only(task, topology):
@@ -34,7 +35,7 @@ def terminals_only(task, topology):
 
 
 def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_bound():
-    result = run_unit(unit())
+    result = run_policies(cell())
     assert result.differences == ()
     assert len(result.rows) == len(SETTINGS.policies) * len(SETTINGS.sizes) * SETTINGS.tasks
     for row in result.rows:
@@ -57,14 +58,14 @@ def test_the_fixed_scheduler_is_not_throttled_where_links_are_long(delay):
     """Its window is what the round trip needs: with a share of the server's queue it took 4 times its bound."""
     long = Scenario("long", f"wan:graph=germany50,rate=100G,access_rate=40G,delay={delay}")
     settings = PosterSettings(scenarios=(long,), sizes=(15,), tasks=1, seeds=(0,))
-    (row,) = run_unit(Unit(settings, long, 0, (15,), ("spff",))).rows
+    (row,) = run_policies(PolicyCell(settings, long, 0, (15,), ("spff",))).rows
     assert row.bound_ps <= row.ordered_ps <= row.communication_ps < 1.01 * row.ordered_ps
     assert row.communication_ps < 1.3 * row.bound_ps
     assert row.resend_bytes == row.dropped == 0
 
 
 def test_background_traffic_is_measured_and_slows_rounds_down_but_no_byte_is_off():
-    calm, loaded = run_unit(unit()), run_unit(unit(LOADED))
+    calm, loaded = run_policies(cell()), run_policies(cell(LOADED))
     assert calm.background == {}
     assert max(loaded.background.values()) > 10**9
     assert loaded.differences == ()
@@ -73,7 +74,7 @@ def test_background_traffic_is_measured_and_slows_rounds_down_but_no_byte_is_off
 
 
 def test_the_same_unit_gives_the_same_rows():
-    assert run_unit(unit(LOADED)) == run_unit(unit(LOADED))
+    assert run_policies(cell(LOADED)) == run_policies(cell(LOADED))
 
 
 def test_two_trees_push_first_and_pull_then():
@@ -105,7 +106,7 @@ def test_two_trees_on_long_links_share_the_slots_of_a_switch():
 
 
 def test_fewer_capable_switches_cost_bytes():
-    rows = {share: run_unit(unit(capable=share)).rows for share in (0.34, 1.0)}
+    rows = {share: run_policies(cell(capable=share)).rows for share in (0.34, 1.0)}
     few, all_ = (sum(row.bytes for row in rows[share] if row.policy == "steiner") for share in (0.34, 1.0))
     assert few > all_
     assert {row.capable for row in rows[0.34]} == {0.34}
@@ -116,8 +117,8 @@ def test_what_does_not_fit_is_rejected_with_the_reason():
     tasks = draw_tasks(topology, replace(SETTINGS, demand_bps=2 * 10**9), 0, 6)
     answers = decide_all(POLICIES["spff"], tasks, NetworkState(topology), 64)
     assert any("link" in str(answer) for answer in answers if isinstance(answer, Exception))
-    crowded = replace(unit(), settings=replace(SETTINGS, demand_bps=2 * 10**9), policies=("spff",))
-    rejected = [row for row in run_unit(crowded).rows if row.status != FINISHED]
+    crowded = replace(cell(), settings=replace(SETTINGS, demand_bps=2 * 10**9), policies=("spff",))
+    rejected = [row for row in run_policies(crowded).rows if row.status != FINISHED]
     assert rejected
     assert all(row.reason and row.bytes == 0 for row in rejected)
 
@@ -180,17 +181,18 @@ def test_more_tasks_at_once_than_slots_are_refused_and_leave_nothing():
 
 def test_overlapping_tasks_are_compared_on_the_same_tasks_under_every_policy():
     settings = replace(SETTINGS, tasks=5, overlap_tasks=3, sizes=(3,))
-    result = run_overlapping(OverlapUnit(settings, LOADED, 0, ("spff", "steiner")))
+    result = run_overlapping(OverlapCell(settings, LOADED, 0, ("spff", "steiner")))
     assert result.differences == ()
     tasks = {name: [row.task for row in result.rows if row.policy == name] for name in ("spff", "steiner")}
     assert tasks["spff"] == tasks["steiner"]
     assert {row.together for row in result.rows} == {len(tasks["spff"])} == {3}
-    assert [point.tasks for point in overlap_points(result.rows)] == [3, 3]
+    (part,) = STUDY.chosen(["overlapping"])
+    assert [point["together"] for point in part.points(result.rows)] == [3, 3]
 
 
 def test_tasks_that_leave_first_come_nearer_to_their_bound_beside_background_traffic():
     def over_bound(scenario):
-        rows = [row for row in run_unit(unit(scenario)).rows if row.policy == "steiner"]
+        rows = [row for row in run_policies(cell(scenario)).rows if row.policy == "steiner"]
         return sum(row.communication_ps / row.bound_ps for row in rows) / len(rows)
 
     assert over_bound(replace(LOADED, priority=7)) < over_bound(LOADED)
@@ -198,7 +200,7 @@ def test_tasks_that_leave_first_come_nearer_to_their_bound_beside_background_tra
 
 def test_where_no_task_is_admitted_nothing_overlaps():
     settings = replace(SETTINGS, demand_bps=2 * 10**10)
-    assert run_overlapping(OverlapUnit(settings, RACKS, 0, ("spff", "steiner"))) == OverlapResult((), ())
+    assert run_overlapping(OverlapCell(settings, RACKS, 0, ("spff", "steiner"))) == OverlapResult((), ())
     with (
         TaskNetwork(RACKS.build(), bundled(64), elements=64) as network,
         pytest.raises(PlanError, match="no task to run"),

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from p4reduce.group.errors import ClusterError
+from studies.frame import StudyResult
 from studies.poster import swaps
-from studies.poster.figures import draw_swaps
 from studies.poster.settings import PosterSettings, Scenario
-from studies.poster.swaps import SwapUnit, run_swaps, swap_units
+from studies.poster.study import STUDY
+from studies.poster.swaps import SwapCell, run_swaps, swap_cells
 
 RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=3,hosts=2,rate=10G")
 SETTINGS = PosterSettings(
@@ -27,7 +28,7 @@ SETTINGS = PosterSettings(
 
 @pytest.fixture(scope="module", params=[0.0, 0.01])
 def found(request):
-    return run_swaps(SwapUnit(SETTINGS, RACKS, request.param, 0))
+    return run_swaps(SwapCell(SETTINGS, RACKS, request.param, 0))
 
 
 def test_the_threshold_decides_and_the_weights_stay_the_same(found):
@@ -56,32 +57,30 @@ def test_wrong_weights_are_found(monkeypatch):
     """A trial whose gradients are others must not pass."""
     run, number = swaps._run, []
 
-    def other(unit, trial, detour):
+    def other(cell, trial, detour):
         number.append(trial)
         task = replace(trial.task, name="other") if len(number) == 2 else trial.task
-        return run(unit, replace(trial, task=task), detour)
+        return run(cell, replace(trial, task=task), detour)
 
     monkeypatch.setattr(swaps, "_run", other)
-    found = run_swaps(SwapUnit(SETTINGS, RACKS, 0.0, 0))
+    found = run_swaps(SwapCell(SETTINGS, RACKS, 0.0, 0))
     (difference,) = found.differences
     assert difference.endswith("threshold 0.0: other weights than without a swap")
 
 
 def test_only_networks_of_the_experiment_are_tried():
-    assert [(unit.scenario.name, unit.loss, unit.seed) for unit in swap_units(SETTINGS)] == [
+    assert [(cell.scenario.name, cell.loss, cell.seed) for cell in swap_cells(SETTINGS)] == [
         ("racks", 0.0, 0),
         ("racks", 0.01, 0),
     ]
 
 
 def test_trials_are_drawn(found):
-    class Result:
-        swaps = found.rows
-
-    figure = draw_swaps(Result())
-    assert len(figure.axes) == 3
-    Result.swaps = ()
-    assert draw_swaps(Result()) is None
+    (part,) = STUDY.chosen(["swaps"])
+    (chart,) = [one for one in STUDY.charts if one.name == "swaps"]
+    result = StudyResult(STUDY, SETTINGS, {}, {"swaps": found.rows}, {"swaps": part.points(found.rows)})
+    assert len(chart.draw(result).axes) == 3
+    assert chart.draw(StudyResult(STUDY, SETTINGS, {}, {}, {})) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Flags of studies/poster/__main__.py: one for each field of the settings, read as the field's type says."""
+"""Flags of the poster's study: one for each field of the settings, read as the field's type says."""
 
 from dataclasses import fields, replace
 
@@ -6,20 +6,21 @@ import pytest
 
 from p4reduce.base.errors import BadInput
 from p4reduce.group.errors import ClusterError
-from studies.poster.__main__ import parser, settings_of
+from studies.pages import parser, settings_of
 from studies.poster.settings import QUICK, SCENARIOS, PosterSettings
+from studies.poster.study import STUDY
 
 
 def read(*arguments: str) -> PosterSettings:
-    return settings_of(parser().parse_args(list(arguments)))
+    return settings_of(STUDY, parser(STUDY).parse_args(list(arguments)))
 
 
 def test_every_field_has_a_flag_that_says_what_it_is():
-    actions = {action.dest: action for action in parser()._actions}
+    actions = {action.dest: action for action in parser(STUDY)._actions}
     for field in fields(PosterSettings):
         assert actions[field.name].option_strings == [f"--{field.name.replace('_', '-')}"]
         assert len(actions[field.name].help or "") > 5
-    assert parser().format_help()
+    assert parser(STUDY).format_help()
 
 
 def test_no_flag_changes_nothing():
@@ -56,15 +57,15 @@ def test_flags_are_read_as_their_fields_are():
     )
 
 
-def test_networks_of_ones_own_come_behind_those_that_are_named():
-    own = read("--scenarios", "fat-tree", "--scenario", "metro=wan:graph=nobel-us@0.2:7")
+def test_networks_of_ones_own_stand_beside_those_that_are_named():
+    own = read("--scenarios", "fat-tree;metro=wan:graph=nobel-us,hosts=2@0.2:7")
     assert [one.name for one in own.scenarios] == ["fat-tree", "metro"]
     assert (own.scenarios[1].topology, own.scenarios[1].load, own.scenarios[1].priority) == (
-        "wan:graph=nobel-us",
+        "wan:graph=nobel-us,hosts=2",
         0.2,
         7,
     )
-    assert [one.name for one in read("--scenario", "metro=star:hosts=3").scenarios] == ["metro"]
+    assert [one.name for one in read("--scenarios", "metro=star:hosts=3").scenarios] == ["metro"]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_networks_of_ones_own_come_behind_those_that_are_named():
         (("--policies", "spff,fastest"), "--policies: 'fastest' is none of"),
         (("--sizes", "many"), "--sizes: "),
         (("--swap-networks", "fat-tree@much"), "--swap-networks: expected numbers"),
-        (("--scenario", "metro"), "is not NAME=TOPOLOGY"),
+        (("--scenarios", "metro;fat-tree"), "nor NAME=TOPOLOGY"),
     ],
 )
 def test_what_cannot_be_read_names_the_flag(arguments, said):

@@ -5,7 +5,7 @@ import pytest
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes
 from p4reduce.control_plane.scheduling import NetworkState, Task, consumed, policy_named
 from p4reduce.topologies import leaf_spine, load, with_capable
-from studies.poster.units import least_bytes
+from studies.poster.cells import least_bytes
 
 COPY = chunks(1000, 64) * frame_bytes(64)
 

@@ -6,18 +6,11 @@ import pytest
 
 from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, consumed
 from p4reduce.topologies import load
-from studies.poster.experiment import claims
-from studies.poster.sensitivity import (
-    ACCESS,
-    PACKETS,
-    failing_rate_bps,
-    longest_training_ms,
-    sensitivity_points,
-    variations,
-)
+from studies.frame import StudyResult
+from studies.poster.sensitivity import ACCESS, failing_rate_bps, larger_models, longest_training_ms, variations
 from studies.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings, Scenario, draw_tasks, with_share
 from studies.poster.swaps import largest_utilisation
-from tests.unit.studies.poster.test_statistics import MS, row
+from tests.unit.studies.poster.test_statistics import MS, found, row, verdicts
 
 SETTINGS = PosterSettings(
     scenarios=(SCENARIOS["germany50"], SCENARIOS["geant"], SCENARIOS["fat-tree"]),
@@ -25,6 +18,7 @@ SETTINGS = PosterSettings(
     access_elements=(61_706,),
     delays=("50us", "real"),
     delay_elements=(61_706, 100),
+    sensitivity_seeds=1,
 )
 
 
@@ -38,18 +32,18 @@ def test_every_rate_and_delay_changes_that_and_nothing_else():
     ]
     plain = SCENARIOS["germany50"].build()
     for one in made[:3]:
-        changed = one.unit.scenario.build()
+        changed = one.cell.scenario.build()
         for link, before in zip(changed.links, plain.links, strict=True):
             host = not (plain.node(link.a).is_switch and plain.node(link.b).is_switch)
             access = int(one.value.removesuffix("G")) * 10**9
             assert link.rate_bps == (access if host else max(access, before.rate_bps))
             assert link.delay_ps == before.delay_ps
-    far = made[3].unit.scenario.build()
+    far = made[3].cell.scenario.build()
     inner = [link for link in far.links if far.node(link.a).is_switch and far.node(link.b).is_switch]
     assert {link.delay_ps for link in inner} == {50_000_000}
-    distances = {link.delay_ps for link in made[5].unit.scenario.build().links}
+    distances = {link.delay_ps for link in made[5].cell.scenario.build().links}
     assert len(distances) > 50
-    assert {one.unit.settings.elements for one in made[3:5]} == {61_706, 100}
+    assert {one.cell.settings.elements for one in made[3:5]} == {61_706, 100}
 
 
 def test_a_network_without_these_parameters_is_not_varied():
@@ -65,53 +59,63 @@ def test_the_longest_training_is_where_the_saving_is_the_posters():
     assert longest_training_ms(0.9 * MS, 0.8 * MS) is None
 
 
-def points_of(times):
-    """Points of access rates, given spff's and overlay-mst's communication for each."""
-    settings = replace(SETTINGS, access_rates=tuple(times), delays=())
-    varied = variations(settings)
-    rows = [[row("spff", theirs, bytes_=200), row("overlay-mst", ours, bytes_=80)] for theirs, ours in times.values()]
-    return sensitivity_points(settings, varied, rows, training_ps=MS)
+def points_of(times) -> StudyResult:
+    """What comes of rates of hosts' links, given spff's and overlay-mst's communication for each."""
+    about = {"study": ACCESS, "elements": 61_706}
+    rows = [
+        row(policy, took, bytes_=size, value=value, **about)
+        for value, pair in times.items()
+        for policy, took, size in zip(("spff", "overlay-mst"), pair, (200, 80), strict=True)
+    ]
+    return found(SETTINGS, policies=[row("spff", 13 * MS // 10)], sensitivity=rows)
 
 
 def test_savings_with_a_training_time_that_fills_the_posters_total_and_with_the_experiments_own():
-    found = points_of({"10G": (3 * MS, MS), "40G": (8 * MS // 10, MS // 10)})
-    slow, fast = (one for one in found if one.policy == "overlay-mst" and one.source == PACKETS)
-    assert slow.saving == pytest.approx(2 / 3), "spff alone takes longer than 2.3 ms: no training time is left"
-    assert fast.saving == pytest.approx(0.7 / 2.3)
-    assert fast.held_saving == pytest.approx(0.7 / 1.8)
-    assert fast.bytes_saving == pytest.approx(0.6)
-    modelled = [one for one in found if one.source != PACKETS]
-    assert {one.saving for one in modelled} == {None}
-    assert {one.elements for one in modelled} >= {25_600_000, 1_500_000_000}
+    result = points_of({"10G": (3 * MS, MS), "40G": (8 * MS // 10, MS // 10)})
+    slow, fast = result.of("sensitivity", policy="overlay-mst")
+    assert slow["total_saving"] == pytest.approx(2 / 3), "spff alone takes longer than 2.3 ms: no training time is left"
+    assert fast["total_saving"] == pytest.approx(0.7 / 2.3)
+    assert fast["held_saving"] == pytest.approx(0.7 / 1.8)
+    assert fast["bytes_saving"] == pytest.approx(0.6)
+    larger = list(larger_models(SETTINGS, result.rows("sensitivity")))
+    assert {one.elements for one in larger} >= {25_600_000, 1_500_000_000}
+    assert len(larger) == 2 * 2 * 5  # rates, policies, models beyond LeNet-5
 
 
 def test_the_rate_above_which_the_saving_is_too_small_lies_where_it_crosses():
     times = {f"{rate}G": (round(32 * MS / rate), 1) for rate in (10, 40, 100, 400)}
-    found = points_of(times)
+    own = points_of(times).of("sensitivity", policy="overlay-mst")
     # 32 ms Gb/s over the rate is saved of 2.3 ms: 17.4 % of that at 80 Gb/s.
-    assert failing_rate_bps(found, "overlay-mst", 61_706) == pytest.approx(80e9, rel=1e-3)
-    assert failing_rate_bps(found, "spff", 61_706) is None
+    savings = [(point["value"], point["total_saving"]) for point in own]
+    assert failing_rate_bps(savings) == pytest.approx(80e9, rel=1e-3)
+    assert failing_rate_bps([(rate, 0.0) for rate, _ in savings]) is None
 
 
-def test_bytes_are_claimed_at_every_rate_and_delays_of_the_fixed_scheduler():
-    found = points_of({"40G": (MS, MS // 10)})
-    good, bad = (
-        claims(SETTINGS, [], [], [], sensitivity=[replace(one, bytes_saving=saving) for one in found])
-        for saving in (0.6, 0.4)
-    )
-    assert [claim.holds for claim in good if "at every rate" in claim.text] == [True]
-    assert [claim.holds for claim in bad if "at every rate" in claim.text] == [False]
-    throttled = [replace(one, study="delay", ratio_to_ordered=2.26) for one in found if one.policy == "spff"]
-    (claim,) = (one for one in claims(SETTINGS, [], [], [], sensitivity=throttled) if "chunk by chunk" in one.text)
-    assert not claim.holds
+@pytest.mark.parametrize(("size", "holds"), [(80, True), (120, False)])
+def test_bytes_must_be_saved_at_every_rate(size, holds):
+    about = {"study": ACCESS, "elements": 61_706, "value": "40G"}
+    rows = [row("spff", MS, bytes_=200, **about), row("overlay-mst", MS // 10, bytes_=size, **about)]
+    (verdict,) = [one for name, one in verdicts([row("spff", MS)], sensitivity=rows).items() if "at every rate" in name]
+    assert verdict.holds is holds
 
 
-def test_steiner_above_spff_with_few_capable_switches_is_a_claim_that_does_not_hold():
+def test_the_fixed_scheduler_is_near_its_bound_at_every_delay():
+    slow = [row("spff", 226, ordered_ps=100, study="delay", value="1ms", elements=1)]
+    (verdict,) = [
+        one for name, one in verdicts([row("spff", MS)], sensitivity=slow).items() if "chunk by chunk" in name
+    ]
+    assert verdict.holds is False
+    assert verdict.value == "2.260 (the worst, 1ms)"
+
+
+def test_steiner_above_spff_with_few_capable_switches_is_a_bar_that_does_not_hold():
     rows = [row("spff", MS, bytes_=1000), row("steiner", MS, bytes_=900)]
     few = [row("steiner", MS, bytes_=1200, capable=0.1)]
-    (claim,) = (one for one in claims(SETTINGS, rows, [], [], share_rows=few) if "never takes more" in one.text)
-    assert not claim.holds
-    assert claim.measured == "1 of 2 tasks above (1 with few capable switches); at worst 1.200 x"
+    (verdict,) = [
+        one for name, one in verdicts(rows, shares=few).items() if name.startswith("steiner's bytes over those of spff")
+    ]
+    assert verdict.holds is False
+    assert verdict.value == "1.200 (1 with few capable switches)"
 
 
 def test_switches_that_soar_chooses_are_better_than_random_ones():

@@ -1,4 +1,4 @@
-"""From rows to figures: calibration, means, confidence, savings, claims, the flow-level model."""
+"""From rows to figures: calibration, means, savings, bars, the flow-level model."""
 
 from dataclasses import replace
 
@@ -6,10 +6,10 @@ import pytest
 
 from p4reduce.group.errors import ClusterError
 from p4reduce.topologies import leaf_spine
-from studies.poster.experiment import claims
-from studies.poster.sensitivity import calibrate, interval, points
+from studies.frame import StudyResult
+from studies.poster.cells import FINISHED, REJECTED, TaskRow, calibrate_flow, policy_cells
 from studies.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings, draw_tasks
-from studies.poster.units import FINISHED, REJECTED, Row, calibrate_flow, units_of
+from studies.poster.study import STUDY, calibrate, derive
 
 MS = 10**9
 SETTINGS = PosterSettings(
@@ -17,8 +17,22 @@ SETTINGS = PosterSettings(
 )
 
 
+def found(settings, **records):
+    """What the study makes of records."""
+    derive(settings, records)
+    parts = [part for part in STUDY.parts if part.by and part.name in records]
+    return StudyResult(STUDY, settings, {}, records, {part.name: part.points(records[part.name]) for part in parts})
+
+
+def points(rows, training_ps=None):
+    if training_ps is not None:
+        rows = [replace(one, training_ps=training_ps) for one in rows]
+    (part,) = STUDY.chosen(["policies"])
+    return part.points(rows)
+
+
 def row(policy, communication_ps, size=15, *, bytes_=1000, seed=0, task="task0", **changes):
-    made = Row(
+    made = TaskRow(
         scenario="germany50",
         capable=1.0,
         chooser="random",
@@ -55,49 +69,58 @@ def test_training_is_what_is_left_of_the_target_when_spff_has_communicated():
 
 def test_savings_are_over_tasks_that_both_finished():
     rows = [
-        row("spff", MS, bytes_=1000),
-        row("spff", 3 * MS, bytes_=3000, task="task1"),
+        row("spff", 13 * MS // 10, bytes_=1000),
+        row("spff", 13 * MS // 10, bytes_=3000, task="task1"),
         row("steiner", MS // 2, bytes_=400),
         row("steiner", 0, task="task1", status=REJECTED),
         row("exact", MS // 2, bytes_=380),
     ]
-    found = {point.policy: point for point in points(rows, training_ps=MS)}
-    steiner = found["steiner"]
-    assert (steiner.tasks, steiner.rejected) == (1, 1)
-    assert steiner.total_ms == 1.5
-    assert steiner.aggregation_ms == 0.05
-    assert steiner.total_saving == pytest.approx(0.25)
-    assert steiner.bytes_saving == pytest.approx(0.6)
-    assert steiner.over_exact == pytest.approx(400 / 380)
-    assert found["spff"].total_ms == 3.0
-    assert found["spff"].total_saving == 0
+    by_policy = {point["policy"]: point for point in found(SETTINGS, policies=rows).of("policies")}
+    steiner = by_policy["steiner"]
+    assert (steiner["tasks"], steiner["rejected"]) == (1, 1)
+    assert steiner["total_ms"] == 1.5  # 2.3 ms - 1.3 ms are left for training
+    assert steiner["aggregation_ms"] == 0.05
+    assert steiner["total_saving"] == pytest.approx(1 - 1.5 / 2.3)
+    assert steiner["bytes_saving"] == pytest.approx(0.6)
+    assert steiner["over_exact"] == pytest.approx(400 / 380)
+    assert by_policy["spff"]["total_ms"] == pytest.approx(2.3)
+    assert by_policy["spff"]["total_saving"] == 0
 
 
-def test_confidence_is_over_seeds_where_there_are_several():
-    rows = [row("spff", 0, seed=seed, task=f"task{task}") for seed in (0, 1) for task in (0, 1)]
+def test_confidence_is_over_seeds():
+    times = {("task0", 0): 0, ("task1", 0): 2, ("task0", 1): 2, ("task1", 1): 4}
+    rows = [row("spff", ms * MS, seed=seed, task=task) for (task, seed), ms in times.items()]
+    (point,) = points([replace(one, bound_ps=MS) for one in rows])
+    estimate = point.estimate("communication_ms")
     # Seeds' means 1 and 3: s = sqrt 2, t(0.975, 1) = 12.706.
-    assert interval(rows, [0, 2, 2, 4]) == pytest.approx(12.706, abs=1e-3)
-    assert interval(rows[:2], [1.0, 1.0]) == 0
-    assert interval(rows[:1], [1.0]) == 0
+    assert estimate.high - estimate.value == pytest.approx(12.706, abs=1e-3)
 
 
-def test_claims_say_what_does_not_hold():
+def verdicts(rows, **records):
+    return {one.bar: one for one in found(SETTINGS, policies=rows, **records).verdicts}
+
+
+def test_bars_say_what_does_not_hold():
     assert pytest.approx(0.1739, abs=1e-4) == POSTER_SAVING
     good = [row("spff", MS, bytes_=1000), row("overlay-mst", 2 * MS // 10, bytes_=400), row("steiner", MS // 10)]
     good[2] = replace(good[2], bytes=380, first_bytes=380, predicted_bytes=380)
-    training = calibrate(good, SETTINGS)
-    made = claims(SETTINGS, good, points(good, training), ())
+    made = verdicts(good)
     assert len(made) == 6
-    assert all(claim.holds for claim in made)
-    worse = [good[0], replace(good[1], bytes=501, first_bytes=501, predicted_bytes=501), good[2]]
-    assert [claim.holds for claim in claims(SETTINGS, worse, points(worse, training), ())].count(False) == 1
-    above = [*good[:2], replace(good[2], bytes=1001, first_bytes=1001, predicted_bytes=1001)]
-    assert not claims(SETTINGS, above, points(above, training), ())[-1].holds
-    missed = [replace(good[0], first_bytes=999), *good[1:]]
-    assert not claims(SETTINGS, missed, points(missed, training), ())[1].holds
-    assert not claims(SETTINGS, good, points(good, training), ("a link differs",))[0].holds
-    slow = [replace(good[0], bound_ps=9 * MS // 10), *good[1:]]
-    assert not claims(SETTINGS, slow, points(slow, training), ())[2].holds
+    assert all(one.holds for one in made.values())
+
+    def broken(rows, **records):
+        return [name for name, one in verdicts(rows, **records).items() if not one.holds]
+
+    (text,) = broken([good[0], replace(good[1], bytes=501, first_bytes=501, predicted_bytes=501), good[2]])
+    assert text.startswith("bandwidth of overlay-mst on germany50")
+    (text,) = broken([*good[:2], replace(good[2], bytes=1001, first_bytes=1001, predicted_bytes=1001)])
+    assert text.startswith("steiner's bytes over those of spff")
+    (text,) = broken([replace(good[0], first_bytes=999), *good[1:]])
+    assert text.startswith("tasks whose counted bytes are not the predicted ones")
+    (text,) = broken(good, differences=["a link differs"])
+    assert text.startswith("differences")
+    (text,) = broken([replace(good[0], bound_ps=9 * MS // 10), *good[1:]])
+    assert text.startswith("communication over its bound")
 
 
 def test_the_flow_level_model_is_the_bound_times_a_factor_and_states_its_error():
@@ -148,23 +171,23 @@ def test_the_certified_bound_is_a_mean_over_the_tasks_that_have_one():
         row("exact", MS, bytes_=2600, least_bytes=2000, task="task1"),
         row("exact", MS, bytes_=9000, task="task2"),
     ]
-    fixed, exact = points(rows, 0)
-    assert (fixed.over_least, fixed.least_megabytes) == (pytest.approx(3.0), pytest.approx(0.001))
-    assert (exact.over_least, exact.least_megabytes) == (pytest.approx(1.2), pytest.approx(0.0015))
-    assert points([row("spff", MS)], 0)[0].over_least is None
+    fixed, exact = points(rows)
+    assert (fixed["over_least"], fixed["least_megabytes"]) == (pytest.approx(3.0), pytest.approx(0.001))
+    assert (exact["over_least"], exact["least_megabytes"]) == (pytest.approx(1.2), pytest.approx(0.0015))
+    assert points([row("spff", MS)])[0]["over_least"] is None
 
 
 @pytest.mark.parametrize(("least", "holds"), [(1000, True), (1001, False)])
-def test_bytes_below_the_certified_bound_are_a_claim_that_does_not_hold(least, holds):
+def test_bytes_below_the_certified_bound_are_a_bar_that_does_not_hold(least, holds):
     rows = [row("spff", MS, bytes_=1000, least_bytes=least)]
-    (claim,) = [one for one in claims(SETTINGS, rows, points(rows, 0), ()) if "certified" in one.text]
-    assert claim.holds is holds
+    (verdict,) = [one for name, one in verdicts(rows).items() if "certified" in name]
+    assert verdict.holds is holds
 
 
 def test_policies_that_only_explain_and_exact_run_for_the_first_seeds_alone():
     settings = replace(SETTINGS, policies=("spff", "mst-routes", "exact"), seeds=(4, 5, 6), exact_seeds=1)
-    units = units_of(replace(settings, ablation_seeds=2))
-    assert {unit.seed: unit.policies for unit in units} == {
+    cells = policy_cells(replace(settings, ablation_seeds=2))
+    assert {cell.seed: cell.policies for cell in cells} == {
         4: ("spff", "mst-routes", "exact"),
         5: ("spff", "mst-routes"),
         6: ("spff",),

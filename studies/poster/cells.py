@@ -1,4 +1,4 @@
-"""One piece of the experiment that can run anywhere: a scenario under one seed, every size and policy."""
+"""The cells of the main part: a scenario under one seed, every size and policy; and a flow-level model of them."""
 
 import dataclasses
 import math
@@ -30,6 +30,7 @@ from p4reduce.control_plane.scheduling.view import (
 )
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from studies.frame import column, percent, record
 from studies.poster.packets import Measured, TaskNetwork, task_network
 from studies.poster.settings import EXPLAINING, PosterSettings, Scenario, draw_tasks, tasks_of, with_share
 
@@ -99,20 +100,18 @@ FINISHED = "finished"
 REJECTED = "rejected"
 
 
-@dataclass(frozen=True)
-class Row:
-    """One task under one policy: a line of runs.csv."""
+@record
+class TaskRow:
+    """One task under one policy."""
 
-    scenario: str
-    capable: float
-    """share of switches that can aggregate"""
-    chooser: str
+    scenario: str = column("network")
+    capable: float = column("switches that aggregate", percent(0))
+    chooser: str = column("chosen")
     """how these were chosen"""
-    size: int
-    """local models"""
+    size: int = column("local models")
     seed: int
     task: str
-    policy: str
+    policy: str = column("policy")
     status: str
     reason: str
     """why it was rejected"""
@@ -134,10 +133,39 @@ class Row:
     """what one more chunk takes on the busiest link of the trees"""
     least_bytes: int
     """certified lower bound of any tree's bytes; 0 where exact was not asked"""
+    study: str = column("varied", default="")
+    """'access' or 'delay', where one parameter of the network is varied"""
+    value: str = column("value", default="")
+    elements: int = column("parameters", "{:,}", default=0)
+    training_ps: int = 0
+    """calibrated: what is left of the target when spff has communicated"""
+    held_ps: int = 0
+    """where a parameter is varied: the training time without the change"""
+    exact_bytes: int = 0
+    """of the exact policy for the same task; 0 where it was not asked"""
+
+
+@record
+class Difference:
+    """Where counted first transmissions are not what was predicted, on links or in the P4 program's counters."""
+
+    text: str = column("difference")
+
+
+@record
+class BackgroundRow:
+    """Measured background traffic of a link between switches."""
+
+    scenario: str = column("network")
+    seed: int
+    node: str
+    port: int
+    share: float = column("used", percent(0))
+    """of its rate"""
 
 
 @dataclass(frozen=True)
-class Unit:
+class PolicyCell:
     """What one process does."""
 
     settings: PosterSettings
@@ -150,10 +178,10 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class UnitResult:
+class PolicyResult:
     """What came of it."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TaskRow, ...]
     differences: tuple[str, ...]
     """where counted first transmissions are not what was predicted, on links or in the P4 program's counters"""
     background: Mapping[Hop, int]
@@ -163,53 +191,53 @@ class UnitResult:
 _COUNTED = tuple(field.name for field in dataclasses.fields(Measured) if field.name != "differences")
 
 
-def units_of(settings: PosterSettings) -> list[Unit]:
-    """The whole sweep; long pieces first."""
-    made = [
-        Unit(settings, scenario, seed, settings.sizes, _policies_of_seed(settings, seed))
-        for seed in settings.seeds
+def policy_cells(settings: PosterSettings) -> list[PolicyCell]:
+    """The whole sweep."""
+    for scenario in settings.scenarios:  # what cannot be drawn is refused before anything is run
+        draw_tasks(scenario.build(), replace(settings, tasks=1), settings.seeds[0], max(settings.sizes))
+    return [
+        PolicyCell(settings, scenario, seed, settings.sizes, _policies_of_seed(settings, seed))
         for scenario in settings.scenarios
-        if seed in settings.seeds_of(scenario)
+        for seed in settings.seeds_of(scenario)
     ]
-    return sorted(made, key=lambda unit: -len(unit.policies))
 
 
-def run_unit(unit: Unit) -> UnitResult:
-    """Decide and measure every task of a unit.
+def run_policies(cell: PolicyCell) -> PolicyResult:
+    """Decide and measure every task of a cell.
 
     Tasks come one after the other; each is planned on what those before it left (``NetworkState``: reserved and
     background traffic). Where several policies give a task the same trees, its packets are sent once, and count for
     all of them: the network is deterministic, and tasks take turns.
     """
-    settings, scenario = unit.settings, unit.scenario
+    settings, scenario = cell.settings, cell.scenario
     whole = scenario.build()
-    drawn = draw_tasks(whole, settings, unit.seed, max(unit.sizes))
-    topology = with_share(whole, unit.capable, unit.seed, unit.chooser, drawn)
+    drawn = draw_tasks(whole, settings, cell.seed, max(cell.sizes))
+    topology = with_share(whole, cell.capable, cell.seed, cell.chooser, drawn)
     profile = HostProfile(add_ps=settings.add_ps)
     hosts = ComputingManager(topology, {host.name: profile for host in topology.hosts})
-    rows: list[Row] = []
+    rows: list[TaskRow] = []
     differences: list[str] = []
-    with task_network(settings, scenario, topology, unit.seed) as network:
+    with task_network(settings, scenario, topology, cell.seed) as network:
         background = network.background()
-        for size in unit.sizes:
-            tasks = tasks_of(scenario, topology, settings, unit.seed, size)
+        for size in cell.sizes:
+            tasks = tasks_of(scenario, topology, settings, cell.seed, size)
             decided = {
                 name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
-                for name in unit.policies
+                for name in cell.policies
             }
             measured = _measure(network, decided.values())
             least = [least_bytes(task, topology, settings.lanes) if "exact" in decided else 0 for task in tasks]
             for name, answers in decided.items():
                 for task, answer, bound in zip(tasks, answers, least, strict=True):
                     found = None if isinstance(answer, Rejection) else measured[trees_key(answer)]
-                    rows.append(replace(_row(unit, hosts, task, name, answer, found), least_bytes=bound))
+                    rows.append(replace(_row(cell, hosts, task, name, answer, found), least_bytes=bound))
             differences += [
-                f"{scenario.name}, seed {unit.seed}, {size} local models: {text}"
+                f"{scenario.name}, seed {cell.seed}, {size} local models: {text}"
                 for one in measured.values()
                 for text in one.differences
             ]
-        differences += [f"{scenario.name}, seed {unit.seed}: {text}" for text in network.check_counters()]
-    return UnitResult(tuple(rows), tuple(differences), background)
+        differences += [f"{scenario.name}, seed {cell.seed}: {text}" for text in network.check_counters()]
+    return PolicyResult(tuple(rows), tuple(differences), background)
 
 
 def decide_all(policy: Policy, tasks: Sequence[Task], state: NetworkState, lanes: int) -> list[Decision | Rejection]:
@@ -260,20 +288,21 @@ def _arriving(answer: Decision | Rejection, found: Measured, size: int) -> int:
 
 
 def _row(
-    unit: Unit,
+    cell: PolicyCell,
     hosts: ComputingManager,
     task: Task,
     policy: str,
     answer: Decision | Rejection,
     found: Measured | None,
-) -> Row:
+) -> TaskRow:
     size = len(task.workers)
-    return Row(
-        scenario=unit.scenario.name,
-        capable=unit.capable,
-        chooser=unit.chooser,
+    counted: dict[str, Any] = {name: 0 if found is None else getattr(found, name) for name in _COUNTED}
+    return TaskRow(
+        scenario=cell.scenario.name,
+        capable=cell.capable,
+        chooser=cell.chooser,
         size=size,
-        seed=unit.seed,
+        seed=cell.seed,
         task=task.name,
         policy=policy,
         status=FINISHED if found else REJECTED,
@@ -281,7 +310,7 @@ def _row(
         together=isinstance(answer, Decision) and answer.together,
         aggregation_ps=0 if found is None else hosts.aggregation_ps(task, _arriving(answer, found, size)),
         least_bytes=0,
-        **{name: 0 if found is None else getattr(found, name) for name in _COUNTED},
+        **counted,
     )
 
 
@@ -304,27 +333,27 @@ MODELS: Final = {
 """parameters"""
 
 
-@dataclass(frozen=True)
+@record
 class FlowModel:
     """One policy in one scenario with one number of local models."""
 
-    policy: str
-    factor: float
+    policy: str = column("policy")
+    factor: float = column("factor", "{:.4f}")
     """f"""
-    tasks: int
-    """rounds that it was calibrated on"""
-    checked: int
+    tasks: int = column("rounds")
+    """that it was calibrated on"""
+    checked: int = column("checked")
     """rounds of the larger model that it was held against"""
-    checked_elements: int
-    mean_error: float
+    checked_elements: int = column("of parameters", "{:,}")
+    mean_error: float = column("mean error", percent(2))
     """mean of |T - packets| / packets over them"""
-    worst_error: float
+    worst_error: float = column("worst error", percent(2))
     predictions_ms: dict[str, float]
     """mean communication of a round by model"""
 
 
 def calibrate_flow(
-    small: Sequence[Row], large: Sequence[Row], *, elements: int, large_elements: int, lanes: int
+    small: Sequence[TaskRow], large: Sequence[TaskRow], *, elements: int, large_elements: int, lanes: int
 ) -> list[FlowModel]:
     """A model for every policy that is in both sets of rows; ``large`` are rounds of ``large_elements``."""
     made = []
@@ -360,6 +389,6 @@ def calibrate_flow(
     return made
 
 
-def _time(row: Row, factor: float, more_chunks: int) -> float:
+def _time(row: TaskRow, factor: float, more_chunks: int) -> float:
     """Predicted time of the row's trees with so many chunks more, picoseconds."""
     return factor * (row.bound_ps + more_chunks * row.chunk_ps)
