@@ -304,7 +304,7 @@ class Agreement:
         self._actions: list[Action] = []
         self._news: list[tuple[int, str]] = []  # when and what, that nothing has followed from yet
         self._noticed: list[int] = []  # when the causes were
-        self._there: set[int] = set()
+        self._there = {member for member in self.members if leases.knows(member)}
         self._beats: dict[int, Beat] = {}
         self._left: dict[int, int | None] = {}
         self._ending: dict[int, int] = {}  # until when a better reason may come
@@ -465,7 +465,8 @@ class Agreement:
         for member in cut:
             self._bury(member, lost[member], now)
             self._actions.append(Exclude(member, lost[member]))
-        concerned = bool(lost) or self._ground.damaged
+        stopped = self.phase in {Phase.INSTALLING, Phase.GIVING}
+        concerned = self._ground.damaged or (lost.keys() != self._lost.keys() if stopped else bool(lost))
         causes = [cause for _, cause in self._news]
         if concerned and self._on_failure == "abort":
             self._actions.append(Abort(lost, "; ".join(causes)))
@@ -498,7 +499,7 @@ class Agreement:
         if self.phase is Phase.STUCK and isinstance(self._tree, NotInstalled) and now > (self._tree.known_by or now):
             raise ClusterError(self._tree.error)
         if self.phase is Phase.INSTALLING:
-            self._look_at_tree()
+            self._look_at_tree(now)
         if self.phase is Phase.ASKING and not self.asked and not self._ending:
             self._install()
         if self.phase is Phase.GIVING and not self.asked:
@@ -531,12 +532,15 @@ class Agreement:
         same = len({answer.finished for answer in answers}) == 1
         return self.newcomers if same and all(answer.operation is not None for answer in answers) else ()
 
-    def _look_at_tree(self) -> None:
+    def _look_at_tree(self, now: int) -> None:
         """Where the next tree stands, the decision is made once its holder has given its result."""
         decision, tree = self._decision, self._tree
         assert decision is not None  # noqa: S101
-        joins = isinstance(tree, Installed) and decision.joined != self._joining()
-        if joins or (isinstance(tree, NotInstalled) and tree.known_by is not None and self._explained):
+        gone = not {*decision.joined} <= {*self.newcomers}
+        come = isinstance(tree, Installed) and decision.joined != self._joining()
+        explained = isinstance(tree, NotInstalled) and tree.known_by is not None and self._explained
+        if gone or come or explained:
+            self._noticed.append(now)
             self._ask(self._lost)
         elif isinstance(tree, Installed):
             lost = {member: self.leases.dead.get(member, why) for member, why in decision.lost.items()}

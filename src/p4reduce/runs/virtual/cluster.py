@@ -142,7 +142,7 @@ class Cluster:
             return {}
         came = {rank for decision in self.decisions for rank in decision.joined}
         left = [rank for rank in range(self.size, self.places) if rank not in came]
-        return {rank: self.carrier.refused.get(rank, "the others ended before") for rank in left}
+        return {rank: self.carrier.agreement.refused.get(rank, "the others ended before") for rank in left}
 
     def _seat_in(self, rank: int, ranks: tuple[int, ...], serial: int) -> Seat:
         """The seat of ``rank`` in the serial-th group of ``ranks``, which is made when its first member asks."""

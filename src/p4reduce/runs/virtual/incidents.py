@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from p4reduce.control_plane.fleet import LOOK_MS
+from p4reduce.group.agreement import Damaged, Ended, Event
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import VIRTUAL_LEASE, Leases
 from p4reduce.network.virtual import Faults, VirtualNetwork
@@ -75,10 +76,10 @@ class _Death:
 
 
 class Health:
-    """Which members, switches and links there are, in truth and as far as the coordinator knows.
+    """Which members, switches and links there are in truth, and when the coordinator hears of it.
 
-    hosts: of all ranks: of the ``members`` at the start, then of those that join, in order. faults: of links that are
-    whole.
+    hosts: of all ranks: of the ``members`` at the start, then of those that join, in order. leases: of those the
+    coordinator knows. faults: of links that are whole.
     """
 
     def __init__(
@@ -86,10 +87,10 @@ class Health:
         topology: Topology,
         hosts: Sequence[str],
         incidents: Iterable[Incident],
-        members: int | None = None,
+        leases: Leases,
+        members: int,
         faults: Faults | Mapping[Hop, Faults] = _WHOLE,
     ) -> None:
-        members = len(hosts) if members is None else members
         self._topology = topology
         self._faults = faults
         self._newest = members
@@ -102,26 +103,23 @@ class Health:
         self._agenda = sorted(incidents, key=lambda one: one.at_ps)
         for incident in self._agenda:
             incident.check(topology, hosts)
-        self._leases = Leases(VIRTUAL_LEASE, range(members), 0)
+        self._leases = leases
         self._dead: dict[int, _Death] = {}
+        self._heard: set[int] = set()  # whose end the coordinator was told
+        self._taken: set[int] = set()  # of those, for whom there is going to be a place
+        self._gone: list[Event] = []  # who had come, and has ended before there was one
         self._damage: list[tuple[int, Incident]] = []  # of links and switches: when it is known
         self._looks: list[int] = []  # when the controller looks at switches, one of which began anew
         self.links: set[Ends] = set()
         """Links that are known to be down."""
         self.switches: set[str] = set()
         """Switches that are known to have ended."""
-        self._accuse_at: int | None = None
         self._patience = VIRTUAL_LEASE.beat
 
     @property
     def dead(self) -> frozenset[int]:
         """Ranks that have died, known or not."""
         return frozenset(self._dead)
-
-    @property
-    def eventful(self) -> bool:
-        """Whether anything happened, or is to happen."""
-        return bool(self._agenda or self._looks or self._dead or self.links or self.switches or self._damage)
 
     def unknown(self, members: Iterable[int]) -> tuple[int, ...]:
         """Members that have died, which the coordinator does not know."""
@@ -130,10 +128,6 @@ class Health:
     def died_before(self, at_ps: int) -> set[int]:
         """Ranks that have died before a time."""
         return {rank for rank, death in self._dead.items() if death.at_ps < at_ps}
-
-    def known(self) -> dict[int, str]:
-        """Members that the coordinator knows to be dead, and why."""
-        return self._leases.dead
 
     def joins_by(self, at_ps: int) -> bool:
         """Whether the coordinator could tell members by then that somebody joins."""
@@ -145,18 +139,14 @@ class Health:
         """Who wants to be a member, so that the members can know by now."""
         return tuple(rank for rank, known in self._came.items() if known + CONTROL_LATENCY_PS <= now)
 
-    def admit(self, member: int, now: int) -> None:
-        """Somebody who came is a member from now on."""
-        del self._came[member]
-        self._leases.join(member, now)
+    def take_in(self, members: Collection[int]) -> None:
+        """These, who came, are going to be members: they say that they live from now on."""
+        self._taken |= self._came.keys() & members
+        self._came = {rank: known for rank, known in self._came.items() if rank not in members}
 
     def refuse(self, member: int) -> None:
-        """Somebody who came cannot be a member."""
-        del self._came[member]
-
-    def exclude(self, member: int, reason: str) -> None:
-        """One that lives cannot go on."""
-        self._leases.ended(member, reason)
+        """One who came cannot be a member."""
+        self._came.pop(member, None)
 
     def die(self, rank: int, at_ps: int, reason: str) -> None:
         """A member's process has ended; it closed its connection."""
@@ -165,15 +155,10 @@ class Health:
     def next_ps(self, now: int) -> int | None:
         """When something happens next, or is to be looked at; None: never."""
         times = [one.at_ps for one in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
-        for member, death in self._dead.items():
-            if member in self._leases.dead:
-                continue
-            if not death.silent:
-                times.append(death.at_ps + CONTROL_LATENCY_PS)
-            elif (runs_out := self._leases.runs_out(member)) > now:
-                times.append(runs_out)
-        if self._accuse_at is not None:
-            times.append(self._accuse_at)
+        times += [now for _ in self._gone]
+        times += [self._dead[member].at_ps + CONTROL_LATENCY_PS for member in self._unheard]
+        silent = [member for member in self._leases.alive if member in self._dead and self._dead[member].silent]
+        times += [runs_out for member in silent if (runs_out := self._leases.runs_out(member)) > now]
         return max(now, min(times)) if times else None
 
     def happen(self, network: VirtualNetwork, silence: Callable[[int], None], restart: Callable[[str], None]) -> None:
@@ -191,11 +176,11 @@ class Health:
                 continue
             if incident.kind in {"process", "host"}:
                 rank = self._at.get(incident.what)
-                if rank is None or self._came.pop(rank, None) is not None:
-                    continue  # there is no member yet
-                if rank in self._dead or rank not in self._leases.alive:
-                    continue
                 said = "was killed" if incident.kind == "process" else "fell silent"
+                if rank is None or self._gave_up(rank, said):
+                    continue  # there is no member yet
+                if rank in self._dead or rank not in self._alive:
+                    continue
                 self._dead[rank] = _Death(incident.at_ps, said, silent=incident.kind == "host")
                 self._leases.heard(rank, _last_beat(rank, incident.at_ps) + CONTROL_LATENCY_PS)
                 silence(rank)
@@ -219,14 +204,25 @@ class Health:
     def _begin(self, incident: Incident, silence: Callable[[int], None]) -> None:
         """A process begins at a host; one that was there has ended, and all connections of it."""
         old = self._at.get(incident.what)
-        if old is not None:
-            self._came.pop(old, None)
-        if old in self._leases.alive:
-            self._dead[old] = _Death(incident.at_ps, "was started anew", silent=False)
+        said = "was started anew"
+        if old is not None and not self._gave_up(old, said) and old in self._alive:
+            self._dead[old] = _Death(incident.at_ps, said, silent=False)
             silence(old)
         self._at[incident.what] = self._newest
         self._came[self._newest] = incident.at_ps + CONTROL_LATENCY_PS
         self._newest += 1
+
+    @property
+    def _alive(self) -> set[int]:
+        """Members, and who is going to be one, as far as the coordinator knows."""
+        return {*self._leases.alive, *self._taken} - self._leases.dead.keys()
+
+    def _gave_up(self, rank: int, reason: str) -> bool:
+        """Whether somebody who has ended had come, and was no member yet."""
+        if self._came.pop(rank, None) is None:
+            return False
+        self._gone.append(Ended(rank, reason))
+        return True
 
     def _starts(self, network: VirtualNetwork, incident: Incident, restart: Callable[[str], None]) -> bool:
         """A switch begins anew; False: it is away from now on."""
@@ -257,54 +253,43 @@ class Health:
                     whole = self._faults if isinstance(self._faults, Faults) else self._faults.get(hop, _WHOLE)
                     network.set_faults(hop, whole)
 
-    def notice(
-        self,
-        now: int,
-        blamed: Callable[[], Collection[int]],
-        look: Callable[[], Collection[str]],
-        *,
-        patient: bool,
-    ) -> str | None:
-        """What the coordinator learns by now: a cause to look at the group again, or None.
+    def heard_of(self, now: int, look: Callable[[], Collection[str]]) -> list[Event]:
+        """What the coordinator hears of by now, and has not heard before.
 
         look: which switches the controller finds to have begun anew; they are restored.
-
-        blamed: the members that an operation waits for, from switches' slots. Asked only when a lease has run out, and
-        then again and again, less and less often where one is ``patient``.
         """
-        news = []
+        events, self._gone = self._gone, []
         for known, incident in [one for one in self._damage if one[0] <= now]:
             self._damage.remove((known, incident))
             if incident.kind == "link":
                 self.links.add(incident.ends)
-                news.append(f"link {incident.what} is down")
+                events.append(Damaged(f"link {incident.what} is down"))
             else:
                 self.switches.add(incident.what)
-                news.append(f"switch {incident.what} has ended")
+                events.append(Damaged(f"switch {incident.what} has ended"))
         if any(at_ps <= now for at_ps in self._looks):
             self._looks = [at_ps for at_ps in self._looks if at_ps > now]
             for switch in look():
                 self.switches.discard(switch)
                 self._damage = [one for one in self._damage if one[1].what != switch or one[1].kind != "restart"]
-                news.append(f"switch {switch} began anew")
-        for member, death in self._dead.items():
-            if not death.silent and death.at_ps + CONTROL_LATENCY_PS <= now:
-                news += [death.reason] * self._leases.ended(member, death.reason)
-        for member in self._leases.alive:
-            if member not in self._dead:
-                self._leases.heard(member, now)
-        self._accuse_at = None
-        if self._leases.expired(now):
-            news += ["fell silent" for _ in self._leases.accuse(blamed(), now)]
-            if self._leases.expired(now):  # not named yet; while others compute, evidence may take long
-                self._accuse_at = now + self._patience
-                self._patience *= 2 if patient else 1
-        return "; ".join(news) or None
+                events.append(Damaged(f"switch {switch} began anew"))
+        for member in self._unheard:
+            if self._dead[member].at_ps + CONTROL_LATENCY_PS <= now:
+                self._heard.add(member)
+                events.append(Ended(member, self._dead[member].reason))
+        return events
 
-    def look_at(self, now: int) -> None:
-        """There is new evidence."""
-        if self._accuse_at is not None:
-            self._accuse_at = now
+    @property
+    def _unheard(self) -> list[int]:
+        """Who has closed its connection, of which the coordinator has not heard."""
+        known = self._leases.dead.keys() | self._heard
+        return [member for member, death in self._dead.items() if not death.silent and member not in known]
+
+    def again(self, now: int, *, patient: bool) -> int:
+        """When to ask again whom others wait for; less and less often where one is ``patient``."""
+        patience = self._patience
+        self._patience *= 2 if patient else 1
+        return now + patience
 
     def begun(self) -> None:
         """Somebody has begun to wait for others."""

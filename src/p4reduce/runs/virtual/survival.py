@@ -4,28 +4,49 @@
 |---|---|
 | 0 | the coordinator learns that a member, a link or a switch is gone: it asks the survivors to stop (*prepare*) |
 | 1 ms | they stop, and answer what they have finished |
-| 2 ms | it decides, writes that down, and installs the new tree beside the old one |
-| 3 ms | the switches have it; it tells the survivors (*commit*) |
+| 2 ms | it installs the tree that follows from that beside the old one |
+| 3 ms | the switches have it; it decides, writes that down, and tells the survivors (*commit*) |
 | 4 ms | they go on: the collective again over the survivors, or the array that one of them has for all others |
 
-When it learns of another one meanwhile, all this begins anew.
+When it learns of another one meanwhile, all this begins anew. What follows from what is the agreement's
+(``group/agreement.py``); here are the times at which it hears of things, and what it has done.
 
 Who joins waits for the moment between two collectives. Members hear of it 2 ms after it has begun; those that had not
 begun the next collective by then begin it in the new group. The coordinator decides as above; they call once more.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from p4reduce.control_plane.counters import Operation
-from p4reduce.control_plane.plans import Plan
+from p4reduce.group.agreement import (
+    Abandon,
+    Abort,
+    Action,
+    Alive,
+    Answered,
+    Ask,
+    Beat,
+    Blame,
+    Commit,
+    Ended,
+    Event,
+    Give,
+    Given,
+    Hold,
+    Install,
+    Installed,
+    Joined,
+    Named,
+    NotInstalled,
+    Refuse,
+)
 from p4reduce.group.backend import COLLECTIVES, SERVED, Call, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, ExcludedError, RefusedError
-from p4reduce.group.membership import Answer, cannot_redo, decide
+from p4reduce.group.membership import Answer, Decision
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import PATIENCE_PS, ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.network.virtual import Stop
@@ -84,9 +105,12 @@ class Attempts:
     @property
     def living(self) -> list[int]:
         """Who takes part and has not died, known or not; the server too."""
-        members = [member for member in self._carrier.members if member not in self._health.dead]
+        return self.living_of(self._carrier.members)
+
+    def living_of(self, members: Iterable[int]) -> list[int]:
+        """As ``living``, among these members."""
         size = len(self._carrier.everybody)
-        return members + ([size] if size in self.calls else [])
+        return [one for one in members if one not in self._health.dead] + ([size] if size in self.calls else [])
 
     @property
     def unposted(self) -> list[int]:
@@ -114,7 +138,7 @@ class Attempts:
         job = carrier.job_of(first.operation, first.root)
         if job is None:
             try:
-                number, plan = carrier.plan_for(first.operation, first.root)
+                number, plan = carrier.plan_for(first.operation, first.root, carrier.members)
             except ClusterError as error:
                 if carrier.is_main(first.operation):
                     raise  # the group has no tree any more
@@ -292,14 +316,6 @@ class Restored:
     """When the survivors went on."""
 
 
-class _Phase(Enum):
-    RUN = auto()
-    STOPPING = auto()
-    """survivors have not heard yet that they are to stop"""
-    ANSWERING = auto()
-    COMMITTING = auto()
-
-
 class Survival:
     """Carries one collective to its end, whoever dies; see the module."""
 
@@ -307,17 +323,14 @@ class Survival:
         self._carrier = carrier
         self._network = carrier.network
         self._health = carrier.health
+        self._agreement = carrier.agreement
         self._check = check
         self._attempts = Attempts(carrier, calls)
         self._calls = self._attempts.calls
         self._first = self._attempts.first
-        self._phase = _Phase.RUN
-        self._deadline: int | None = None
-        self._noticed = 0
+        self._due: tuple[int, Callable[[], None]] | None = None  # what is on its way over the control network
         self._stopped_ps: int | None = None
         self._oldest: frozenset[int] = frozenset()
-        self._causes: list[str] = []
-        self._new: tuple[int, Plan] | None = None
         self._raised = False
         self._look_again_ps = 0
 
@@ -337,7 +350,7 @@ class Survival:
                 raise CollectiveError(f"{self._first.operation}: nobody is left who could carry it on")
             reason = self._network.advance(until, watch=watched if whole else (), check=self._check)
             self._health.happen(self._network.fabric, self._silence, self._carrier.switches.restart)
-            if self._phase in {_Phase.RUN, _Phase.STOPPING}:  # nobody begins once it was told to stop
+            if self._stopped_ps is None:  # nobody begins once it was told to stop
                 self._attempts.post_due()
                 self._attempts.collect()
             self._proceed()
@@ -350,23 +363,21 @@ class Survival:
 
     @property
     def _over(self) -> bool:
-        if self._phase is not _Phase.RUN:
+        if self._carrier.changing:
             return False
         return self._raised or (self._attempts.nothing_left and not self._watched())
 
     def _watched(self) -> list[int]:
-        return self._attempts.working if self._phase is _Phase.RUN else []
+        return [] if self._carrier.changing else self._attempts.working
 
     def _next_ps(self, *, whole: bool) -> int | None:
         now = self._network.now
-        times = [self._deadline] if self._deadline is not None else []
-        if self._phase in {_Phase.RUN, _Phase.STOPPING}:
+        times = [] if self._due is None else [self._due[0]]
+        if self._stopped_ps is None:
             times += [max(now, self._calls[rank].start_ps) for rank in self._attempts.unposted]
-        if self._phase is _Phase.RUN and whole:
+        if not self._carrier.changing and whole:
             times.append(max(now, self._looks_at_ps))
-        event = self._health.next_ps(now)
-        if event is not None:
-            times.append(event)
+        times += [at_ps for at_ps in (self._health.next_ps(now), self._agreement.wakes) if at_ps is not None]
         return min(times, default=None)
 
     @property
@@ -381,68 +392,60 @@ class Survival:
             return False
         network.advance(begin, check=self._check)
         self._health.happen(network.fabric, self._silence, self._carrier.switches.restart)
-        if not self._carrier.newcomers():
+        newcomers = self._carrier.newcomers()
+        if not newcomers:
             return False
         self._carrier.stop_jobs()
-        self._stopped_ps = self._noticed = network.now
-        self._phase, self._deadline = _Phase.ANSWERING, network.now + CONTROL_LATENCY_PS
+        self._stopped_ps = network.now
+        self._hear(*map(Joined, newcomers))
         return True
 
     def _silence(self, rank: int) -> None:
         """A host has died: nothing of it is sent any more."""
         self._carrier.pause(self._carrier.host_of(rank))
 
-    # --- when something happens
+    # --- what the coordinator hears
 
     def _proceed(self) -> None:
-        """What the coordinator does now."""
+        """What it hears of by now, and what was due."""
         now = self._network.now
-        cause = self._health.notice(now, self._blamed, self._carrier.look, patient=bool(self._attempts.unposted))
-        if cause is None and self._phase is _Phase.RUN and not self._attempts.unposted and now >= self._looks_at_ps:
+        events = self._health.heard_of(now, self._carrier.look)
+        if not events and not self._carrier.changing and not self._attempts.unposted and now >= self._looks_at_ps:
             self._look_again_ps = now + LONG_PS
-            cause = self._turn_out()
-        if cause is not None and self._concerned(cause):
-            self._ask_to_stop(cause)
-        elif self._deadline is not None and now >= self._deadline:
-            self._deadline = None
-            if self._phase is _Phase.STOPPING:
-                self._stop()
-            elif self._phase is _Phase.ANSWERING:
-                self._decide()
-            elif self._phase is _Phase.COMMITTING:
-                self._commit()
+            events = self._turn_out()
+        self._hear(*events)
+        if self._due is not None and now >= self._due[0]:
+            (_, arrives), self._due = self._due, None
+            arrives()
 
-    def _turn_out(self) -> str | None:
-        """Members that keep others out of slots are members no more; the cause, or None where there is none."""
+    def _hear(self, *events: Event) -> None:
+        """The agreement is told, and that all who live say so; what it wants is done."""
+        alive = Alive([member for member in self._agreement.leases.alive if member not in self._health.dead])
+        for action in self._agreement.on(self._network.now, alive, *events):
+            self._do(action)
+        if not self._agreement.survivors:
+            dead = self._agreement.leases.dead
+            said = "; ".join(f"rank {one} {dead[one]}" for one in self._agreement.members)
+            raise ClusterError(f"nobody survived: {said}")
+
+    def _turn_out(self) -> list[Event]:
+        """Members that keep others out of slots are members no more."""
         job = self._attempts.job
         if job is None or not job.plan.in_network:
-            return None
+            return []
         seqs = {seq & 0xFFFFFFFF for seq in self._attempts.oldest_missing() - {SERVER_WAITS}}
         pulls = COLLECTIVES[self._first.operation] is Collective.PULL
         names = self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
         found = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
         for member in found:
-            self._health.exclude(member, OUT_OF_TURN)
             self._silence(member)
-        return OUT_OF_TURN if found else None
+        return [Ended(member, OUT_OF_TURN) for member in found]
 
-    def _concerned(self, cause: str) -> bool:
-        """Whether the group has to change; `CollectiveError` where it must not."""
-        lost = self._carrier.losses()
-        plans = [job.plan for job in self._carrier.jobs] if self._phase is _Phase.RUN else []  # else they go anyway
-        plans += [] if self._new is None else [self._new[1]]
-        if not lost and not any(self._carrier.damaged(plan) for plan in plans):
-            return False
-        if self._carrier.on_failure == "abort":
-            said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
-            raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {said}")
-        return True
-
-    def _blamed(self) -> set[int]:
+    def _blamed(self, asked: Collection[int]) -> set[int]:
         """Members that the operation under way waits for, by the slots of its tree; of other plans, who is not done."""
         job = self._attempts.job
         members = self._carrier.members
-        if self._phase is _Phase.ANSWERING and self._deadline is None:
+        if asked and self._due is None:
             return set(self._health.unknown(members))  # all wait for their answers
         silent: set[int] = set()
         if self._stopped_ps is not None and self._network.now >= self._stopped_ps + CONTROL_LATENCY_PS:
@@ -462,109 +465,114 @@ class Survival:
         rank_at = {everybody[member]: member for member in members}
         return silent | {rank_at[name] for name in named if name in rank_at}
 
-    def _ask_to_stop(self, cause: str) -> None:
-        """The first phase, for the first time or anew."""
-        self._causes.append(cause)
-        if self._new is not None:
-            self._carrier.uninstall(self._new[1])
-            self._new = None
-        self._noticed = self._network.now
-        if self._phase in {_Phase.RUN, _Phase.STOPPING}:
-            self._phase, self._deadline = _Phase.STOPPING, self._network.now + CONTROL_LATENCY_PS
-        else:  # they have stopped already
-            self._phase, self._deadline = _Phase.ANSWERING, self._network.now + 2 * CONTROL_LATENCY_PS
+    # --- what the agreement wants
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Blame(asked):
+                now, named = self._network.now, self._blamed(asked)
+                left = set(self._agreement.leases.expired(now)) - named
+                patient = bool(self._attempts.unposted)
+                self._hear(Named(named, self._health.again(now, patient=patient) if left else None))
+            case Hold(term, members) if term is not None:  # they heard of it before they called
+                self._hear(*(Beat(member, self._first.iteration, True, term, True) for member in members))
+            case Ask():
+                self._ask()
+            case Install(epoch, decision):
+                self._install(epoch, decision)
+            case Abandon() if self._carrier.coming is not None:
+                self._carrier.uninstall(self._carrier.coming[1])
+                self._carrier.coming = None
+            case Give(term, holder):  # the next tree carries it
+                self._hear(Given(holder, term))
+            case Commit(decision, _, (_, noticed)):
+                self._commit(decision, noticed)
+            case Refuse(member):
+                self._health.refuse(member)
+            case Abort(lost, cause):
+                said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
+                raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {said}")
+
+    def _ask(self) -> None:
+        """Survivors hear it and answer, each after one latency; who has stopped as somebody joins has heard it."""
+        now, waits = self._network.now, self._stopped_ps is not None
+        if not waits:
+            self._due = now + CONTROL_LATENCY_PS, self._stop
+        else:
+            self._due = now + (1 + self._carrier.changing) * CONTROL_LATENCY_PS, self._answer
+        self._carrier.changing = True
 
     def _stop(self) -> None:
         """Survivors hear that they are to stop."""
         self._oldest = self._attempts.oldest_missing()
         self._carrier.stop_jobs()  # what is still on its way writes to nobody's array
         self._stopped_ps = self._network.now
-        self._phase, self._deadline = _Phase.ANSWERING, self._network.now + CONTROL_LATENCY_PS
+        self._due = self._network.now + CONTROL_LATENCY_PS, self._answer
 
-    def _decide(self) -> None:
-        """All answers are in, unless one more has died, which will be noticed."""
-        carrier = self._carrier
-        if self._health.unknown(carrier.members):
-            self._health.look_at(self._network.now)
-            return
-        lost = carrier.losses()
-        carrier.term += 1
-        op, root = self._first.operation, self._first.root
-        redo = not lost or (carrier.on_failure == "shrink" and not cannot_redo(op, root, lost))
-        # Who came by a decision before this one has not called; nor has a process that died before it could.
-        uncalled = any(member not in self._calls and member not in lost for member in carrier.members)
-        joined = self._plan_with_newcomers(lost)
-        decision = decide(
-            self._answers(lost),
-            before=carrier.members,
-            lost=lost,
-            term=carrier.term,
-            epoch=carrier.journal.next_epoch,
-            redo=redo and not uncalled,
-            cause="; ".join(self._causes),
-            joined=joined,
-        )
-        carrier.change(decision)
-        self._raised = decision.outcome == "raised" and decision.operation == self._first.iteration
-        if not joined:
-            self._plan_next()
-        self._phase, self._deadline = _Phase.COMMITTING, self._network.now + 2 * CONTROL_LATENCY_PS
+    def _answer(self) -> None:
+        """The answers come in of all who live. Of an operation with a server, it says for all."""
+        attempts, first, term = self._attempts, self._first, self._agreement.term
+        size, done, asked = len(self._carrier.everybody), dict(self._attempts.done), sorted(self._agreement.asked)
+        if first.operation in SERVED:
+            done = dict.fromkeys(asked, done[size]) if size in done else {}
+        elif first.operation == "all_to_all" and not all(member in done for member in asked):
+            done = {}  # blocks for each rank are nobody's
+        events: list[Event] = []
+        if not attempts.posted and not attempts.done:
+            events += map(Joined, self._carrier.newcomers())
+        for member in asked:
+            if member not in self._health.dead:
+                finished = first.iteration + (member in done)
+                answer = Answer(finished, done.get(member, ()), first.operation, first.root)
+                events.append(Answered(member, term, answer))
+        self._hear(*events)
 
-    def _plan_with_newcomers(self, lost: Mapping[int, str]) -> tuple[int, ...]:
-        """Who joins; the tree of the group with them stands beside the old one. Nobody where there is no such tree."""
-        carrier = self._carrier
-        self._new = None
-        if self._phase is not _Phase.ANSWERING or self._attempts.posted or self._attempts.done:
-            return ()
-        newcomers = carrier.newcomers()
-        left = [member for member in carrier.members if member not in lost]
-        if not newcomers or not left:
-            return ()
+    def _install(self, epoch: int, decision: Decision) -> None:
+        """The next tree, beside the old one: one latency until it stands, one until survivors hear of it."""
+        carrier, attempts, first = self._carrier, self._attempts, self._first
+        living = attempts.living_of(decision.after)
         mesh = carrier.experiment.plan == "all-to-all"
         try:
-            self._new = carrier.plan_for("all_to_all" if mesh else "all_reduce", 0, [*left, *newcomers])
+            if decision.joined:
+                self._health.take_in(decision.joined)
+                carrier.coming = carrier.plan_for("all_to_all" if mesh else "all_reduce", 0, decision.after)
+            elif (
+                len(decision.after) > 1
+                and not self._raises(decision)
+                and not all(rank in attempts.done for rank in living)
+            ):
+                # What one has for the others is spread as a sum, where no server has it.
+                spread = any(rank in attempts.done for rank in living) and first.operation not in SERVED
+                carrier.coming = carrier.plan_for(
+                    "all_reduce" if spread else first.operation, first.root, decision.after
+                )
         except ClusterError as error:
-            carrier.refuse(newcomers, str(error))
-            return ()
-        return newcomers
+            self._hear(NotInstalled(epoch, str(error)))
+            return
+        self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Installed(epoch))
 
-    def _answers(self, lost: dict[int, str]) -> dict[int, Answer]:
-        """What survivors say. Of an operation with a server, it says for all; blocks for each rank are nobody's."""
-        k, size = self._first.iteration, len(self._carrier.everybody)
-        done = dict(self._attempts.done)
-        left = [member for member in self._carrier.members if member not in lost]
-        if self._first.operation in SERVED:
-            done = dict.fromkeys(left, self._attempts.done[size]) if size in self._attempts.done else {}
-        elif self._first.operation == "all_to_all" and not all(member in done for member in left):
-            done = {}
-        return {member: Answer(k + (member in done), done.get(member, ())) for member in left}
+    def _raises(self, decision: Decision) -> bool:
+        """Whether this collective is not done."""
+        return decision.outcome == "raised" and decision.operation == self._first.iteration
 
-    def _plan_next(self) -> None:
-        """The next tree, beside the old one."""
-        carrier = self._carrier
-        self._new = None
-        if len(carrier.members) > 1 and not self._raised and not self._attempts.nothing_left:
-            # What one has for the others is spread as a sum, where no server has it.
-            served = self._first.operation in SERVED
-            operation = "all_reduce" if self._attempts.held and not served else self._first.operation
-            self._new = carrier.plan_for(operation, self._first.root)
-
-    def _commit(self) -> None:
+    def _commit(self, decision: Decision, noticed_ps: int) -> None:
         """Survivors hear what was decided, and go on."""
-        carrier = self._carrier
+        carrier, attempts, now = self._carrier, self._attempts, self._network.now
+        carrier.change(decision)
+        self._raised = self._raises(decision)
         carrier.forget_jobs()
-        began = max((self._calls[rank].start_ps for rank in self._attempts.living if rank in self._calls), default=0)
-        carrier.restored.append(Restored(began, self._noticed, self._network.now))
-        self._phase, self._causes, self._stopped_ps = _Phase.RUN, [], None
+        began = max((self._calls[rank].start_ps for rank in attempts.living if rank in self._calls), default=0)
+        carrier.restored.append(Restored(began, noticed_ps, now))
+        carrier.changing, self._stopped_ps = False, None
         job = None
-        if self._new is not None:
-            job, self._new = carrier.attach(*self._new), None
-        if self._raised or self._attempts.nothing_left:
+        if carrier.coming is not None:
+            job, carrier.coming = carrier.attach(*carrier.coming), None
+        if self._raised or attempts.nothing_left:
             return
-        if self._attempts.held and job is not None and self._first.operation in {"barrier", "push"}:
-            self._attempts.settle_rest()
+        if attempts.held and job is not None and self._first.operation in {"barrier", "push"}:
+            attempts.settle_rest()
             return
-        self._attempts.attempt(job, spread=self._attempts.held and job is not None)
+        attempts.attempt(job, spread=attempts.held and job is not None)
 
     # --- what came of it
 
@@ -572,7 +580,7 @@ class Survival:
         carrier = self._carrier
         for rank, call in self._calls.items():
             if rank in self._health.dead or (rank < len(carrier.everybody) and rank not in carrier.members):
-                why = carrier.health.known().get(rank, "has died")
+                why = self._agreement.leases.dead.get(rank, "has died")
                 call.error = ExcludedError(f"rank {rank} {why}: it is no member any more")
             elif self._raised:
                 call.array[:] = self._attempts.given[rank]

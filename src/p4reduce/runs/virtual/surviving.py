@@ -1,15 +1,16 @@
 """A carrier whose group outlives members, links and switches (``on_failure``), or ends soon after them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.entries import P4Program, switches_on_paths
 from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.group.agreement import Agreement
 from p4reduce.group.backend import SERVED, Call
 from p4reduce.group.errors import ClusterError, RefusedError
-from p4reduce.group.membership import Decision, Journal, OnFailure, Reach
+from p4reduce.group.membership import VIRTUAL_LEASE, Decision, Journal, Leases, OnFailure, Reach
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment
@@ -26,12 +27,14 @@ Key = tuple[str, int]
 
 
 class SurvivingCarrier(Carrier):
-    """The network of a group in which things happen. Ranks are those of the start, whoever is left.
+    """The network of a group in which things happen: the ground of its agreement. Ranks are those of the start.
 
-    ``members``: ranks that are in the group now. ``journal``: what was decided of them.
+    ``journal``: what was decided of them.
     """
 
     may_stripe = False
+    may_return = False
+    """A switch that is away counts as lost once its lease has run out; before, nobody knows."""
 
     def __init__(
         self,
@@ -48,22 +51,25 @@ class SurvivingCarrier(Carrier):
     ) -> None:
         self.everybody = (*workers, *joining(incidents))
         """The hosts of all ranks: of those of the start, then of those that join."""
-        self.members: tuple[int, ...] = tuple(range(len(workers)))
         self.on_failure: OnFailure = experiment.on_failure
         self.journal = Journal()
-        self.term = 0
+        leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
         self.health = Health(
             topology,
             self.everybody,
             incidents,
+            leases,
             members=len(workers),
             faults=experiment.faults.on_links() if faults is None else faults,
         )
         self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
+        self.agreement = Agreement(range(len(workers)), leases, self, self.on_failure)
+        self.coming: tuple[int, Plan] | None = None
+        """The job that is installed beside those that are there."""
+        self.changing = False
+        """Whether members were asked to stop: then the jobs that are there go anyway."""
         self.restored: list[Restored] = []
         """For each decision that took effect, when what happened."""
-        self.refused: dict[int, str] = {}
-        """Who could not join, and why."""
         self.waiting_since_ps = 0
         """When the last participant had called the collective that is under way."""
         self._epochs = {MAIN_JOB: 0}
@@ -82,6 +88,11 @@ class SurvivingCarrier(Carrier):
             faults=faults,
             congestion=congestion,
         )
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Ranks that are in the group now."""
+        return self.agreement.members
 
     # --- what the group calls
 
@@ -127,13 +138,6 @@ class SurvivingCarrier(Carrier):
 
     # --- members and trees
 
-    def losses(self) -> dict[int, str]:
-        """Members that are known to be dead, or that no tree reaches any more, and why."""
-        lost, cut = self.reach.lost(self.members, self.health.known())
-        for member in cut:
-            self.health.exclude(member, lost[member])
-        return lost
-
     def look(self) -> tuple[str, ...]:
         """Switches that began anew: restored, but for the plans that were on them, which cannot go on."""
         found = self.switches.controller.look().restarted
@@ -145,30 +149,26 @@ class SurvivingCarrier(Carrier):
                 self._lapsed.add((plan.job, plan.epoch))
         return found
 
-    def damaged(self, plan: Plan) -> bool:
-        """Whether a plan cannot go on: a link or a switch of it is down, or began anew."""
-        return (plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan)
+    @property
+    def damaged(self) -> bool:
+        """Whether a job cannot go on: a link or a switch of its plan is down, or began anew."""
+        plans = [job.plan for job in self.jobs] if not self.changing else []
+        plans += [] if self.coming is None else [self.coming[1]]
+        return any((plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan) for plan in plans)
+
+    def no_room(self, members: Sequence[int]) -> None:
+        """There is room, until a plan says otherwise."""
 
     def newcomers(self) -> tuple[int, ...]:
         """Who could be a member from now on: known to the members, and within their reach."""
-        known = self.health.known()
-        first = next((self.everybody[member] for member in self.members if member not in known), None)
+        first = next((self.everybody[member] for member in self.agreement.survivors), None)
         came = self.health.newcomers(self.network.now)
         return tuple(one for one in came if first is not None and not self.reach.apart([first, self.everybody[one]]))
 
-    def refuse(self, newcomers: Iterable[int], reason: str) -> None:
-        """They cannot be members."""
-        for one in newcomers:
-            self.health.refuse(one)
-            self.refused[one] = reason
-
     def change(self, decision: Decision) -> None:
-        """The group has other members; its jobs go out of the switches as soon as :meth:`forget_jobs` is called."""
+        """The group has other members."""
         self.journal.write(decision)
-        for member in decision.joined:
-            self.health.admit(member, self.network.now)
-        self.members = decision.after
-        self.workers = tuple(self.everybody[member] for member in self.members)
+        self.workers = tuple(self.everybody[member] for member in decision.after)
 
     def stop_jobs(self) -> None:
         """Hosts do nothing of any job any more; what is in switches stays, as it says who is missing."""
@@ -199,13 +199,11 @@ class SurvivingCarrier(Carrier):
         """Take a plan out of the switches that are there."""
         self.switches.controller.uninstall(plan, self.health.switches)
 
-    def plan_for(self, operation: str, root: int, members: Sequence[int] | None = None) -> tuple[int, Plan]:
-        """Plan and install the job of an operation, in its next epoch; its number, and the plan.
+    def plan_for(self, operation: str, root: int, members: Sequence[int]) -> tuple[int, Plan]:
+        """Plan and install the job of an operation among ``members``, in its next epoch; its number, and the plan.
 
-        members: among whom, if not the group's. Takes effect one control latency from now. ``ClusterError`` where there
-        is no way.
+        Takes effect one control latency from now. ``ClusterError`` where there is no way.
         """
-        members = self.members if members is None else members
         workers = tuple(self.everybody[member] for member in members)
         number, request = self._request_for(operation, root, workers)
         epoch = self._epochs.get(number, -1) + 1
