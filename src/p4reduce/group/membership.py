@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from p4reduce.control_plane.plans import Plan
 from p4reduce.group.errors import ClusterError, FallenApartError, GroupChanged
-from p4reduce.topologies import Topology
-from p4reduce.topologies.optical import Ends, unreachable, without
 from p4switch.base.values import NS_PER_S, PS_PER_MS
+
+if TYPE_CHECKING:
+    from p4reduce.control_plane.plans import Plan
+    from p4reduce.topologies import Topology
+    from p4reduce.topologies.optical import Ends
 
 # Who is dead, and who is only slow.
 #
@@ -295,22 +297,26 @@ class Reach:
     ``hosts``: of members, by rank. ``links`` and ``switches`` are what is down; whoever learns of more adds to them.
     """
 
-    def __init__(self, topology: Topology, hosts: Sequence[str], links: set[Ends], switches: set[str]) -> None:
+    def __init__(self, topology: "Topology", hosts: Sequence[str], links: "set[Ends]", switches: set[str]) -> None:
         self._topology = topology
         self._hosts = hosts
         self.links = links
         self.switches = switches
 
     @property
-    def view(self) -> Topology:
+    def view(self) -> "Topology":
         """What is left of the network."""
+        from p4reduce.topologies.optical import without  # noqa: PLC0415  (slow to import, and participants need none)
+
         return without(self._topology, self.links, self.switches)
 
     def apart(self, hosts: Iterable[str]) -> frozenset[str]:
         """Hosts that cannot go on with the others: the largest part does."""
+        from p4reduce.topologies.optical import unreachable  # noqa: PLC0415
+
         return unreachable(self._topology, hosts, self.links, self.switches)
 
-    def damaged(self, plan: Plan) -> bool:
+    def damaged(self, plan: "Plan") -> bool:
         """Whether a plan uses a link or a switch that is down."""
         return any(
             frozenset(pair) in self.links or {*pair} & self.switches

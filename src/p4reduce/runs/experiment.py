@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import numpy as np
 import typer
@@ -28,12 +28,14 @@ from pydantic import (
 import p4reduce
 from p4reduce.base.errors import BadInput
 from p4reduce.base.registry import requirements
-from p4reduce.control_plane.entries import P4Program
 from p4reduce.group.backend import FloatArray
 from p4reduce.network.virtual.records import Faults
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, read_yaml
 from p4switch.base.values import PS_PER_US
+
+if TYPE_CHECKING:
+    from p4reduce.control_plane.entries import P4Program
 
 PlanName = str
 Collective = Literal["all_reduce", "broadcast", "push", "pull", "push_pull", "all_to_all"]
@@ -231,7 +233,7 @@ class ExperimentError(BadInput, ValueError):
 # Where a figure comes from: enough to make it again, and nothing that changes from run to run.
 
 
-def provenance(program: P4Program, seed: int) -> dict[str, str]:
+def provenance(program: "P4Program", seed: int) -> dict[str, str]:
     """Commit, hash of the P4 JSON, versions and seed, as text."""
     found = {
         "p4reduce": p4reduce.__version__,

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-import networkx as nx
-
 from p4reduce.base.output import bytes_text
 from p4reduce.topologies import Topology
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, Markup, element, join, load_colour, picture
@@ -58,6 +56,8 @@ def place(nodes: Mapping[str, Point | None], hosts: Iterable[str], links: Sequen
         return _rows(known)
     if all(name in known for name in switches):
         return _map({name: known[name] for name in switches}, nodes, links)
+    import networkx as nx  # noqa: PLC0415  (slow to import)
+
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(switches)
     graph.add_edges_from((a, b) for a, b in links if a not in ends and b not in ends)
@@ -114,6 +114,8 @@ def _map(switches: Mapping[str, Point], nodes: Mapping[str, Point | None], links
 
 def _levels(nodes: Iterable[str], hosts: set[str], links: Sequence[tuple[str, str]]) -> dict[str, int] | None:
     """Distance of each node from the nearest host; None unless every link joins neighbouring levels."""
+    import networkx as nx  # noqa: PLC0415  (slow to import)
+
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from(links)
