@@ -180,7 +180,7 @@ soak-kills-real: $(WARM)  ## 100 strikes at workers, switches, controllers, the 
 soak-group: $(WARM)  ## HISTORIES=10000 of a group's coordinator: deaths, joins, forged and replayed messages, clocks that jump
 	$(BIN)/python -m tests.support.kills.histories --histories $(HISTORIES)
 
-soak-sandbox: $(WARM)  ## 200 attacks on the grader as this user, as one without privileges, without namespaces; 10^6 random messages
+soak-sandbox: $(WARM)  ## 300 attacks on the grader as this user, as one without privileges, without namespaces; 10^6 random messages
 	@$(BIN)/python -m tests.support.soak_sandbox $(SANDBOX)
 
 soak-late: $(WARM)  ## PROGRAMS_LATE=10000 random scripts with stragglers: each late array is in its own tensor once, or reported

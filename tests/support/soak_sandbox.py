@@ -116,6 +116,7 @@ def attacks() -> Iterator[Attack]:
     """All of them."""
     for name, text, _ in ATTACKS:
         yield Attack(f"Python {name}", PYTHON_LAB, _python(text))
+    yield Attack("Python sleeps in each call", PYTHON_LAB, _python("import time\ndef f():\n    time.sleep(50)"))
     for two in batched(_refused_calls(), 2):
         yield Attack(f"system calls {two}", PYTHON_LAB, _python(CALL.replace("NUMBERS", repr(two))))
     puts: dict[str, Callable[[Path, Path], None]] = {
@@ -130,6 +131,9 @@ def attacks() -> Iterator[Attack]:
         "a hole of a terabyte": lambda file, _: os.truncate(os.open(file, os.O_CREAT | os.O_WRONLY), 1 << 40),
         "bytes that are no text": lambda file, _: file.write_bytes(bytes(range(256))),
         "an archive": lambda file, _: file.write_bytes(b"PK\x03\x04" + bytes(2000)),
+        "8 MiB of comments that begin": lambda file, _: file.write_bytes(b"/* " * 2_700_000),
+        "8 MiB of statements": lambda file, _: file.write_bytes(b"a;" * (4 << 20)),
+        "a name that no terminal shows": lambda file, _: os.mkfifo(os.fsencode(file) + b"\xff\x1b[31m"),
         "600 files": lambda file, _: _many(file.parent, 600),
         "nothing": lambda file, _: None,
     }
@@ -156,7 +160,7 @@ def attacks() -> Iterator[Attack]:
         "types in a circle": "typedef a b; typedef b a;",
         "a name of 60,000": "const bit<8> " + "a" * 60_000 + " = 1;",
         "zero bytes": "\0" * 60_000,
-        "no end of a comment": "/*" * 30_000,
+        "no end of a comment": "/* " * 20_000,
         "no end of a text": '@name("' + "a" * 60_000,
     }
     for what, text in heavy.items():
@@ -235,6 +239,8 @@ class Grader:
             yield f"{attack.name}: no verdict"
         if "Traceback" in said:
             yield f"{attack.name}: {said[-600:]}"
+        if "\x1b" in said:
+            yield f"{attack.name}: orders to the terminal"
         if any(self.secret[at : at + 12] in said for at in range(0, 28, 4)):
             yield f"{attack.name}: the secret is in what the grader says"
         if found := re.search(r"was done: \d+, -?\d+", said):
@@ -279,27 +285,54 @@ def _shared() -> str:
 # --- random messages
 
 NOISE: Final = """
-import os, random, time
+import json, os, random
+STRANGE = [b'{"__items__": [["ask", "x"]]}', b'{}', b'[]', b'null', b'0', b'"a"', b'{"__remote__": []}', b'',
+           b'\\xff\\xfe', b'{"__items__": [["value", 1]]}', b'{"__items__": [["problem", []]]}', b'[' * 5000,
+           b'{"a":' * 5000, b'{"__items__": 3}', b'{"__array__": ["<f4", [9999999999], ""]}', b'9' * 5000, b'1e999',
+           b'NaN', b'[' + b'[],' * 400_000 + b'0]']
+LEAVES = [None, True, 0, -1, 1 << 70, 0.5, "", "\\udc80", "a" * 300, [], {"__tuple__": []}, {"__bytes__": "AA=="},
+          {"__array__": ["<f4", [1], "AAAAAA=="]}, {"__remote__": ["it", {"__items__": []}]}, {"__items__": []}]
+def value(rng, depth=0):
+    if depth > 3 or rng.random() < 0.6:
+        return rng.choice(LEAVES)
+    parts = [value(rng, depth + 1) for _ in range(rng.randrange(4))]
+    items = [[rng.choice(["a", 1, None]), one] for one in parts]
+    return rng.choice([parts, {"__tuple__": parts}, {"__items__": items}])
+def question(rng):
+    fields = [["ask", rng.choice(["it", "it", "it", "x", value(rng)])], ["method", rng.choice(["m", value(rng)])],
+              ["arguments", rng.choice([[], value(rng)])], ["named", rng.choice([{"__items__": []}, value(rng)])]]
+    rng.shuffle(fields)
+    return json.dumps({"__items__": fields[:4 - (rng.random() < 0.1)]}).encode()
+def strange(rng):
+    line = rng.choice(STRANGE + [question(rng)])
+    if rng.random() < 0.3:
+        return bytes(rng.randrange(256) for _ in range(rng.randrange(60)))
+    if rng.random() < 0.3 and line:
+        at = rng.randrange(len(line))
+        return line[:at] + bytes([rng.randrange(256)]) + line[at + 1:]
+    return line
 def f(service, seed, count, stalls):
     rng = random.Random(seed)
-    lines = [b'{"__items__": [["ask", "x"]]}', b'{}', b'[]', b'null', b'0', b'"a"', b'{"__remote__": []}', b'',
-             b'\\xff\\xfe',
-             b'{"__items__": [["ask", "it"], ["method", "m"], ["arguments", []], ["named", {}]]}',
-             b'{"__items__": [["value", 1]]}', b'{"__items__": [["problem", []]]}', b'[' * 5000, b'{"a":' * 5000,
-             b'{"__items__": 3}', b'{"__array__": ["<f4", [9999999999], ""]}', b'9' * 5000, b'1e999', b'NaN']
+    os.set_blocking(3, False)
     for _ in range(count):
-        line = rng.choice(lines)
-        if rng.random() < 0.3:
-            line = bytes(rng.randrange(256) for _ in range(rng.randrange(60)))
-        elif rng.random() < 0.3 and line:
-            at = rng.randrange(len(line)); line = line[:at] + bytes([rng.randrange(256)]) + line[at + 1:]
-        os.write(4, line + bytes([10]))
+        os.write(4, (question(rng) if rng.random() < 0.9998 else strange(rng)) + bytes([10]))
         if not stalls and rng.random() < 0.5:
-            os.set_blocking(3, False)
             try: os.read(3, 1 << 16)
             except BlockingIOError: pass
+    os.set_blocking(3, True)
     return 1
 """
+
+
+class Counted(StudentCode):
+    """Knows how many messages the grader has read of it."""
+
+    read = 0
+
+    def _message(self, name: str) -> dict[str, Any]:
+        found = super()._message(name)
+        self.read += 1
+        return found
 
 
 class Echo:
@@ -310,16 +343,16 @@ class Echo:
 
 
 def messages(count: int, seed: int) -> Iterator[tuple[int, str]]:
-    """Play until so many messages were read; how many the last round had, and what went wrong in it."""
+    """Play until the grader has read so many messages; how many of the last process, and what went wrong with it."""
     sent = 0
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "student.py").write_text(NOISE)
         while sent < count:
-            each = rng.choice([1, 20, 400, 5000])
+            each = rng.choice([1, 20, 400, 5000, 30_000])
             wrong, began = "", time.monotonic()
-            limits = Limits(cpu_s=5, wall_s=2, call_s=20)
-            with StudentCode(Path(folder) / "student.py", limits) as student:
+            limits = Limits(cpu_s=5, wall_s=2, calls_s=20)
+            with Counted(Path(folder) / "student.py", limits) as student:
                 for _ in range(20):
                     try:
                         student.call(
@@ -333,8 +366,8 @@ def messages(count: int, seed: int) -> Iterator[tuple[int, str]]:
                         break
             if time.monotonic() - began > LONGEST_S:
                 wrong = f"messages: {time.monotonic() - began:.0f} s"
-            sent += each
-            yield each, wrong
+            sent += student.read
+            yield student.read, wrong
 
 
 def main(arguments: list[str]) -> int:

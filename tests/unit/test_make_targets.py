@@ -2,9 +2,13 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
 
 from tests.support.paths import ROOT
 
@@ -52,6 +56,33 @@ def test_modules_scripts_and_commands_are_there_and_say_what_they_are_for(tmp_pa
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {}
+
+
+def dry_run(*targets):
+    """The lines that make would run, in a shell that finds nothing but the system's own programs."""
+    here = Path(sys.executable).parent
+    command = ["make", "-n", "--no-print-directory", f"PYTHON={sys.executable}", f"VENV={here.parent}", *targets]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env={"PATH": "/usr/bin:/bin"}, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace("\\\n", " ")
+
+
+@pytest.mark.skipif(shutil.which("make", path="/usr/bin:/bin") is None, reason="make is not where systems have it")
+def test_each_target_starts_what_there_is():
+    """Programs of the environment, and files and folders that commands name; ``test`` is ``checks``, counted."""
+    targets = re.findall(r"(?m)^([a-z0-9-]+):", (ROOT / "Makefile").read_text())
+    assert len(targets) > 55
+    text = dry_run(*sorted({*targets} - {"test"}))
+    here = Path(sys.executable).parent
+    programs = set(re.findall(rf"{re.escape(str(here))}/([\w.-]+)", text))
+    assert {"python", "pytest", "p4reduce", "ruff", "mypy", "lint-imports"} <= programs
+    brought = {"mkdocs"}  # by pip in the line before
+    assert [name for name in sorted(programs - brought) if not (here / name).exists()] == []
+    named = set(re.findall(r"(?<![\w./-])((?:tests|studies|docs|packages|scripts)/[\w./-]+)", text))
+    assert "tests/integration/docs" in named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_nothing_that_tests_and_benchmarks_start_is_looked_for_as_python_on_path():

@@ -108,6 +108,13 @@ def test_what_blocks_or_never_ends_is_not_opened(tmp_path, kind):
         grade(folder, lab="04")
 
 
+def test_a_name_that_no_terminal_shows_is_told_in_letters(tmp_path):
+    folder = handed_in(tmp_path, "04")
+    os.mkfifo(os.fsencode(folder) + b"/\xff\x1b[31m\n")
+    report = grade(folder, lab="04")
+    assert any(note.startswith("\\udcff\\x1b[31m\\n is a named pipe") for note in report.notes)
+
+
 def test_a_student_folder_that_is_a_link_is_refused(tmp_path, secret):
     home = tmp_path / "class"
     home.mkdir()

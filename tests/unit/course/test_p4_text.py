@@ -5,7 +5,7 @@ import re
 import pytest
 
 from p4reduce_course.catalogue import find, home
-from p4reduce_course.frame.grading import copy_lab, grade
+from p4reduce_course.frame.grading import copy_lab, digest, grade, without_comments
 from tests.support.labs import SOLUTIONS, solved
 
 P4 = {"02": "header.p4", "03": "slot.p4", "05": "loss.p4"}
@@ -67,3 +67,17 @@ def test_the_worker_of_lab_05_is_graded_while_the_program_is_to_be_written(tmp_p
     report = grade(folder)
     assert report.part("worker") == (25, 25), report.data()
     assert report.part("network")[0] == 0
+
+
+def test_texts_are_no_comments_and_comments_are_found_in_linear_time():
+    assert without_comments('@name("/*") a; // "b\n/* "c */ d; @name("*/") "\\"//" e /* f') == (
+        '@name("/*") a;  \n  d; @name("*/") "\\"//" e  '
+    )
+    assert without_comments("/* " * 1_000_000) == " "
+
+
+def test_a_file_that_no_lab_asks_for_is_compared_with_no_other(tmp_path):
+    (tmp_path / "slot.p4").write_text("a" * (1 << 18))
+    assert digest(tmp_path, ["slot.p4"])
+    (tmp_path / "slot.p4").write_text("a" * ((1 << 18) + 1))
+    assert digest(tmp_path, ["slot.p4"]) == ""

@@ -27,17 +27,17 @@ CONFINED = sys.platform == "linux"
 ATTACKS = [
     ("loops for ever", "def f():\n    while True: pass", ["more than 1 s of processor time", "loop never end"]),
     ("prints for ever", "def f():\n    while True: print('x' * 1000)", ["printed more than 256 KiB"]),
-    ("forks", "import os\ndef f():\n    while True: os.fork()", ["PermissionError", "processes, sockets and files"]),
+    ("forks", "import os\ndef f():\n    while True: os.fork()", ["PermissionError", "has no processes"]),
     ("starts a program", "import subprocess\ndef f():\n    subprocess.run(['true'])", ["PermissionError"]),
-    ("writes outside", "def f():\n    open('{outside}/stolen', 'w')", ["Error", "outside of its own folder"]),
-    ("reads outside", "def f():\n    return open('{outside}/secret').read()", ["outside of its own folder"]),
+    ("writes outside", "def f():\n    open('{outside}/stolen', 'w')", ["Error", "reads files of its own folder"]),
+    ("reads outside", "def f():\n    return open('{outside}/secret').read()", ["reads files of its own folder"]),
     ("imports what is not there", "import torchx\ndef f():\n    pass", ["ModuleNotFoundError", "Python's own modules"]),
     ("takes all memory", "def f():\n    return len(bytes(4 << 30))", ["MemoryError", "more memory than there is"]),
     ("kills its parent", "import os\ndef f():\n    os.kill(os.getppid(), 9)", ["PermissionError"]),
     ("reads the grader's environment",
-     "def f():\n    return open('/proc/{pid}/environ').read()", ["outside of its own folder"]),
+     "def f():\n    return open('/proc/{pid}/environ').read()", ["reads files of its own folder"]),
     ("reads the grader's memory",
-     "def f():\n    return open('/proc/{pid}/mem', 'rb').read(1)", ["outside of its own folder"]),
+     "def f():\n    return open('/proc/{pid}/mem', 'rb').read(1)", ["reads files of its own folder"]),
     ("opens a socket", "import socket\ndef f():\n    socket.socket()", ["PermissionError"]),
     ("raises its own limits",
      "import resource as r\ndef f():\n    r.setrlimit(r.RLIMIT_CPU, (99, 99))", ["Error"]),
@@ -63,7 +63,16 @@ ATTACKS = [
      "    while True: os.write(4, line)", ["asked the grader more than"]),
     ("exits", "import os\ndef f():\n    os._exit(0)", ["ended its process (exit code 0)"]),
     ("exits politely", "import sys\ndef f():\n    sys.exit(0)", ["functions return, they do not exit"]),
-    ("writes a huge file", "def f():\n    open('big', 'wb').write(bytes(16 << 20))", ["File too large"]),
+    ("fills the disk", "def f():\n    open('big', 'wb').write(bytes(16 << 20))", ["PermissionError", "reads files"]),
+    ("makes folders in folders", "import os\ndef f():\n    os.mkdir('a')", ["PermissionError"]),
+    ("removes what was handed in", "import os\ndef f():\n    os.unlink('student.py')", ["PermissionError"]),
+    ("starts threads", "import threading\ndef f():\n    threading.Thread(target=f).start()", ["start new thread"]),
+    ("closes its pipe and sleeps", "import os, time\ndef f():\n    os.close(4); time.sleep(600)", ["grader's pipe"]),
+    ("answers with a million lists",
+     "import os\ndef f():\n    os.write(4, b'[' + b'[],' * 1_000_000 + b'0]' + bytes([10]))", ["grader's pipe"]),
+    ("answers with keys that collide",
+     "import os\ndef f():\n    pairs = ','.join(f'[{key * ((1 << 61) - 1)},0]' for key in range(20_000))\n"
+     "    os.write(4, b'{\"__items__\": [' + pairs.encode() + b']}' + bytes([10]))", ["grader's pipe"]),
     ("forges an answer", "import os\ndef f():\n    os.write(4, b'nonsense\\n')", ["wrote into the grader's pipe"]),
     ("crashes", "import ctypes\ndef f():\n    ctypes.string_at(0)", ["ended its process (signal SIGSEGV)"]),
     ("recurses for ever", "def f():\n    return f()", ["RecursionError"]),
@@ -122,6 +131,27 @@ def test_a_sleeper_is_ended(tmp_path):
         pytest.raises(Wrong, match="did not return within"),
     ):
         student.call("f")
+
+
+def test_a_sleeper_is_ended_also_where_each_call_sleeps_a_little(tmp_path):
+    with code(tmp_path, "import time\ndef f():\n    time.sleep(0.2)", Limits(wall_s=0.5)) as student:
+        student.call("f")
+        with pytest.raises(Wrong, match="of waiting, all calls together"):
+            deque((student.call("f") for _ in range(10)), maxlen=0)
+
+
+def test_all_calls_together_have_an_end(tmp_path):
+    text = "def f(grader):\n    return grader.waits()"
+    services = {"grader": lambda _: time.sleep(0.2)}
+    with code(tmp_path, text, Limits(calls_s=0.5)) as student, pytest.raises(Wrong, match="all calls together"):
+        deque((student.call("f", Remote("grader"), services=services) for _ in range(10)), maxlen=0)
+
+
+def test_what_code_says_of_its_failure_is_a_page_at_most(tmp_path):
+    line = "b'{\"__items__\": [[\"problem\", \"' + b'x' * 1_000_000 + b'\"]]}' + bytes([10])"
+    with code(tmp_path, f"import os\ndef f():\n    os.write(4, {line})") as student, pytest.raises(Wrong) as wrong:
+        student.call("f")
+    assert len(wrong.value.finding.text) < 20_000
 
 
 def test_after_the_end_every_call_says_the_same(tmp_path):
@@ -238,6 +268,17 @@ def test_p4_is_compiled_and_run_in_a_process_of_its_own():
             assert student.cells(one, name) == student.cells(other, name)
         assert isinstance(student.send(one, 1, bytes(64)).sent, tuple)
     assert "rlimits" in seen
+
+
+def test_p4_is_kept_in_as_python_is(tmp_path):
+    """Users other than root included, whose grader's memory cannot be read by their other processes."""
+    of_python, of_p4 = {}, {}
+    with code(tmp_path, "def f(): pass") as student:
+        student._seen = of_python
+        student.start()
+    with StudentProgram(TEN_LINES, seen=of_p4) as program:
+        program.start()
+    assert of_p4 == of_python
 
 
 ENDLESS = """

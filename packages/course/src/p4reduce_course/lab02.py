@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from p4reduce_course.frame.grading import without_comments
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.p4 import COMMENT, Bench, compiled, look
+from p4reduce_course.p4 import Bench, compiled, look
 from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
 # The frames of lab 02, by a reference of their own that knows nothing of P4: numbers packed into bytes.
@@ -226,7 +227,7 @@ class _Grader:
                     "switch lets it through, others lose it. Write default: accept"
                 )
                 raise Wrong(said, str(self.path))
-        if re.search(r"\bdefault\s*:\s*reject\b", COMMENT.sub(" ", self.path.read_text("utf-8"))):
+        if re.search(r"\bdefault\s*:\s*reject\b", without_comments(self.path.read_text("utf-8"))):
             said = (
                 "default: reject gives up frames that are right: of other EtherTypes, or without a value. This switch "
                 "lets them through, others drop them. Write default: accept"
@@ -287,7 +288,7 @@ class _Grader:
                 if "value" not in self.parts.deparser:
                     raise Wrong("value did not leave: see part deparser", str(self.path), show)
                 said = "the frame had no value and left without one: hdr.value.setValid() is missing"
-                if "setValid" in COMMENT.sub(" ", self.path.read_text("utf-8")):
+                if "setValid" in without_comments(self.path.read_text("utf-8")):
                     said = "the frame had no value and left without one: hdr.value.setValid() was not run for it"
                     said += ", it belongs where hdr.value.isValid() is false"
                 raise Wrong(said, str(self.path), show)
@@ -310,7 +311,7 @@ class _Grader:
 
     def _reads_what_is_not_there(self) -> bool:
         """Whether something is written to a value that is not valid yet, or a total is made of what total was."""
-        text = COMMENT.sub(" ", self.path.read_text("utf-8"))
+        text = without_comments(self.path.read_text("utf-8"))
         written = re.findall(r"hdr\.value\.(setValid\(\)|total\s*=[^;=]*)", text)
         fresh = False
         for one in written:

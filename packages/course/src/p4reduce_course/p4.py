@@ -62,7 +62,6 @@ def full(workers: int) -> int:
 
 _LIMIT: Final = 1 << 16
 """bytes of a student's program"""
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SHOWN: Final = 5
 """errors of the compiler that are told at once"""
 

@@ -11,6 +11,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, time_text
 from p4reduce.cli.main import epilog
+from p4switch.base.files import naming, open_file
 
 if TYPE_CHECKING:
     from p4reduce.control_plane.orchestrator import Store, TaskRow
@@ -21,6 +22,8 @@ DATABASE: Final = Path("tasks.sqlite")
 Name = Annotated[str, typer.Argument(help="The task's name.", show_default=False)]
 Traces = Annotated[list[Path], typer.Argument(help="Files with tasks: YAML, or CSV.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout; tables and progress on stderr.")]
+_HEAD: Final = b"SQLite format 3\0"
+"""of a database that something was written to: https://www.sqlite.org/fileformat.html#the_database_header"""
 EXAMPLES: Final = (
     "p4reduce example tasks > tasks.yaml",
     "p4reduce tasks submit tasks.yaml",
@@ -36,11 +39,25 @@ CANCEL_EXAMPLES: Final = ("p4reduce tasks cancel task1",)
 
 @contextmanager
 def open_store(path: Path, *, new: bool = False) -> "Iterator[Store]":
-    """The database."""
+    """The database; what is wrong with it or with a task in it is the user's to mend.
+
+    Args:
+        path: of a file; what is none, or no database, is told before the slow imports.
+        new: whether the file may be absent, or empty.
+    """
+    try:
+        with open_file(path) as file, naming(path):
+            head = file.read(len(_HEAD))
+        if not _HEAD.startswith(head) or len(head) < len(_HEAD) * (not new):
+            raise BadInput(f"--database: {path}: is no database; 'p4reduce tasks submit' makes one")
+    except FileNotFoundError:
+        if not new:
+            raise BadInput(f"--database: {path}: there is no such file; 'p4reduce tasks submit' makes one") from None
+    except OSError as error:
+        raise BadInput(f"--database: {path}: {error.strerror}") from None
+
     from p4reduce.control_plane.orchestrator import Store  # noqa: PLC0415  (slow to import)
 
-    if not new and not path.is_file():
-        raise BadInput(f"--database: {path}: there is no such file; 'p4reduce tasks submit' makes one")
     with Store(path) as store:
         yield store
 

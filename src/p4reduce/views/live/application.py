@@ -150,7 +150,7 @@ class _Connection(H11Protocol):
         super().handle_events()
         if self.cycle is before or self.transport.is_closing():
             return
-        if has_token(Request(self.cycle.scope), self._token):
+        if has_token(Request(dict(self.cycle.scope)), self._token):
             self._forget()
             self._of.busy.add(self)
         elif self in self._of.busy:

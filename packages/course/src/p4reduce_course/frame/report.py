@@ -35,9 +35,13 @@ class LabError(BadInput, ValueError):
     """A lab or a folder that does not exist; the text says what to do."""
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text with control characters and lone surrogates as Python writes them."""
     return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
+
+
+_LONGEST: Final = 10_000
+"""characters of a part of a finding"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,11 @@ class Finding:
     look: str = ""
 
     def __post_init__(self) -> None:
-        """What students' code says is in it: nothing that a terminal or an encoding would stumble over stays."""
+        """What students' code says is in it: a page at most, and nothing that a terminal or an encoding cannot show."""
         for name in ("said", "where", "look"):
-            object.__setattr__(self, name, _printable(getattr(self, name)))
+            text = getattr(self, name)
+            cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text):,} characters)"
+            object.__setattr__(self, name, printable(cut))
 
     @property
     def text(self) -> str:

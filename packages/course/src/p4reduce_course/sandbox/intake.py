@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from p4reduce_course.frame.report import LabError
+from p4reduce_course.frame.report import LabError, printable
 
 MIB: Final = 1 << 20
 MOST_BYTES: Final = 8 * MIB
@@ -43,7 +43,7 @@ class Intake:
     Attributes:
         folder: where the copy is.
         original: what was copied, as the user named it.
-        left_out: what was not taken, each with the reason, by its path inside the submission.
+        left_out: what was not taken, each with the reason, by its path inside the submission; the path can be printed.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ class Intake:
                 raise LabError(f"{self.original}: holds more than {MOST_FILES} files; hand in those of the lab alone")
             if name in _SKIPPED:
                 continue
-            path = f"{inside}{name}"
+            path = inside + printable(name).replace("\n", "\\n")
             try:
                 self._one(source, name, target / name, path, depth)
             except OSError as error:

@@ -10,6 +10,10 @@ import numpy as np
 
 LIMIT: Final = 64 << 20
 """bytes of one message"""
+MOST_VALUES: Final = 300_000
+"""of one message, each element of an array not counted"""
+MOST_KEYS: Final = 4096
+"""of one dict: keys can be chosen so that each is compared with all before it"""
 _ARRAY: Final = "__array__"
 _REMOTE: Final = "__remote__"
 _DTYPES: Final = frozenset("?bBhHiIlLqQefd")
@@ -38,6 +42,8 @@ def pack(value: Any) -> bytes:
 
 def unpack(line: bytes) -> Any:
     """What was packed. Raises MessageError."""
+    if sum(line.count(mark) for mark in b",[{") > MOST_VALUES:  # before each becomes an object
+        raise MessageError(f"more than {MOST_VALUES} values; give large ones as arrays of NumPy")
     try:
         return _value(json.loads(line))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
@@ -84,6 +90,8 @@ def _value(data: Any) -> Any:
             name, attributes = held
             return Remote(str(name), **_value(attributes))
         case "__items__":
+            if len(held) > MOST_KEYS:
+                raise MessageError(f"a dict of more than {MOST_KEYS} keys")
             return {_key(_value(k)): _value(v) for k, v in held}
         case "__tuple__":
             return tuple(_value(item) for item in held)

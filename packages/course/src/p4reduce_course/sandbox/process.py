@@ -27,10 +27,10 @@ Service = Callable[..., Any]
 """``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
 _PIECE: Final = 1 << 20
 """bytes that are read at once"""
-_BUSY: Final = 0.05
-"""of the wall clock: code that has used as much of a processor computes, and does not sleep"""
 _LARGEST: Final = 8 * MIB
 """bytes of a folder that is handed in"""
+_PARTING_S: Final = 5.0
+"""for a process that has closed its pipe to be gone"""
 
 
 class Untold(Exception):
@@ -78,6 +78,8 @@ class Apart(ABC):
         self._unsent = bytearray()
         self._asked = 0
         self._until = 0.0
+        self._idle_s = 0.0
+        self._spent_s = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -88,13 +90,16 @@ class Apart(ABC):
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """What a function of the student's returns. Raises Wrong."""
         self.start()
-        self._asked, self._until = 0, time.monotonic() + self.limits.call_s
+        began = time.monotonic()
+        self._asked, self._until = 0, began + self.limits.calls_s - self._spent_s
         try:
             self._write({"call": name, "arguments": list(arguments)})
             return self._answer(name, services or {})
         except Wrong as wrong:
             self._note(wrong)
             raise
+        finally:
+            self._spent_s += time.monotonic() - began
 
     def start(self) -> None:
         """Starts the process where it has not been started. Raises Wrong where it cannot be, or has ended.
@@ -148,7 +153,7 @@ class Apart(ABC):
                 os.close(pipe)
         for pipe in (self._prints, self._answers, self._requests):
             os.set_blocking(pipe, False)
-        self._until = time.monotonic() + self.limits.call_s
+        self._until = time.monotonic() + self.limits.calls_s
         self._seen.update(dict.fromkeys(self._message(self.file.name)["confined"]))
         self._checked(self._message(self.file.name), self.file.name)
 
@@ -209,8 +214,7 @@ class Apart(ABC):
 
         One loop for both directions and one clock, so that a process that does not read keeps nothing waiting.
         """
-        until, used = time.monotonic() + self.limits.wall_s, self._used()
-        searched = 0
+        began, idle, searched = self._unused(), self._idle_s, 0
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             selector.register(self._prints, selectors.EVENT_READ)
@@ -218,22 +222,19 @@ class Apart(ABC):
                 selector.register(self._requests, selectors.EVENT_WRITE)
             while (end := self._buffer.find(b"\n", searched)) < 0:
                 searched = len(self._buffer)
-                now = time.monotonic()
-                ready = selector.select(max(0.0, min(until, self._until) - now))
-                late = time.monotonic() >= self._until
-                if late or not ready:
-                    if not late and self._used() - used > _BUSY * self.limits.wall_s:  # it works, beside others
-                        until, used = time.monotonic() + self.limits.wall_s, self._used()
-                        continue
+                self._idle_s = idle + max(0.0, self._unused() - began)
+                left, patience = self._until - time.monotonic(), self.limits.wall_s - self._idle_s
+                if min(left, patience) <= 0:
                     self._kill()
-                    waited = self.limits.call_s if late else self.limits.wall_s
-                    said = f"{name} did not return within {waited:g} s: does it wait for something?"
+                    waited = f"{self.limits.wall_s:g} s of waiting" if left > 0 else f"{self.limits.calls_s:g} s"
+                    said = f"{name} did not return within {waited}, all calls together: does it wait for something?"
                     raise Wrong(said, str(self.file))
-                for key, _ in ready:
+                for key, _ in selector.select(min(left, patience)):
                     if key.fd == self._requests:
                         self._send(selector)
                     else:
                         self._take(key.fd, selector, name)
+        self._idle_s = idle + max(0.0, self._unused() - began)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         try:
@@ -257,14 +258,10 @@ class Apart(ABC):
         if not self._unsent:
             selector.unregister(self._requests)
 
-    def _used(self) -> float:
-        """Seconds of processor time of the process; 0 where nobody tells."""
+    def _unused(self) -> float:
+        """Seconds of the clock without those in which the process or this thread ran, or waited for a processor."""
         assert self._process is not None  # noqa: S101  (it was started)
-        try:
-            words = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic() - _used(f"{self._process.pid}") - _used("thread-self")
 
     def _take(self, descriptor: int, selector: selectors.BaseSelector, name: str) -> None:
         data = os.read(descriptor, _PIECE)
@@ -289,8 +286,13 @@ class Apart(ABC):
     def _ended(self, name: str) -> Wrong:
         """Why the process has gone."""
         assert self._process is not None  # noqa: S101  (it was started)
-        code = self._process.wait()
         doing = self._doing(name)
+        until = time.monotonic() + _PARTING_S
+        while (code := self._process.poll()) is None:
+            if time.monotonic() > until:
+                self._kill()
+                return Wrong(f"{doing} closed the grader's pipe; leave descriptors 3 and 4 alone", str(self.file))
+            time.sleep(0.01)
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
             said = f"{doing} used more than {self.limits.cpu_s} s of processor time: does a loop never end?"
             return Wrong(said, str(self.file))
@@ -340,6 +342,18 @@ class StudentCode(Apart):
         )
 
 
+def _used(task: str) -> float:
+    """Seconds in which a task of the system ran, or was ready to and waited for others; 0 where none are told.
+
+    Linux tells them of a process's first thread; a student's has no other.
+    """
+    try:
+        ran, waited, _ = Path(f"/proc/{task}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        return 0.0
+    return (int(ran) + int(waited)) / 1e9
+
+
 def _question(message: Mapping[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
     """Method, arguments and named arguments of a question. Raises MessageError for anything else."""
     method, arguments, named = message.get("method"), message.get("arguments"), message.get("named")
@@ -366,7 +380,7 @@ def _explained(message: Mapping[str, Any], name: str) -> str:
     hints = {
         "MemoryError": "it asked for more memory than there is for it",
         "ModuleNotFoundError": "only Python's own modules and NumPy are there",
-        "PermissionError": "processes, sockets and files outside of its own folder are not for student code",
+        "PermissionError": "student code reads files of its own folder, and has no processes, threads or sockets",
         "SystemExit": "functions return, they do not exit",
         "NotImplementedError": "that is how the lab begins: write this function, see README.md",
     }

@@ -39,7 +39,7 @@ from p4switch.program.program import Program
 from p4switch.tables import Exact, TableEntry
 from p4switch.trace.record import Packet, Recorder
 
-LIMITS: Final = Limits(cpu_s=30, wall_s=60, call_s=120, memory=1024 * MIB, files=32)
+LIMITS: Final = Limits(cpu_s=30, wall_s=60, calls_s=120, memory=1024 * MIB, files=32)
 """``memory`` beyond what the process has already when it begins; ``cpu_s`` for compiling and for all frames together"""
 _STRICT: Final = ConfigDict(extra="forbid")
 _MESSAGE: Final = 1 << 14
