@@ -124,12 +124,21 @@ def test_python(page, reader, capsys):
     assert "[]" not in capsys.readouterr().out.splitlines()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.mentions], ids=name)
+def not_run_here(page):
+    """Commands of a page that do not run with the others, up to what belongs to a script or to another program."""
+    for command in page.commands:
+        whole = words(command)
+        if whole[0] == "p4reduce" and (page.is_long(command) or page.is_never_run(command)):
+            ends = (number for number, word in enumerate(whole) if word == "--" or word.endswith(".py"))
+            yield " ".join(whole[: next(ends, None)])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.mentions or page.long or page.not_run], ids=name)
 def test_commands_that_are_mentioned(page):
     """Their names and flags exist; make knows the target and its variables."""
     app = typer.main.get_command(build())
     makefile = (ROOT / "Makefile").read_text()
-    for mention in page.mentions:
+    for mention in (*page.mentions, *not_run_here(page)):
         program, *arguments = mention.replace("…", "").split()
         if program == "make":
             for argument in arguments:
