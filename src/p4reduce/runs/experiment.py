@@ -7,8 +7,9 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import numpy as np
@@ -450,15 +451,19 @@ class Settings:
 
 
 def experiment_options(
-    *, omit: tuple[str, ...] = (), real_time: bool = False, scripts: bool = False
+    *,
+    omit: tuple[str, ...] = (),
+    real_time: bool = False,
+    scripts: bool = False,
+    helps: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of commands: replaces their parameter ``settings`` by ``--config`` and a flag for every field.
 
     ``omit`` names fields for which the command has flags of its own; ``real_time`` adds those of real time, ``scripts``
-    those of users' scripts.
+    those of users' scripts. ``helps`` has texts, by field, of flags that take other values there.
     """
     left_out = (*omit, *(() if real_time else REAL_TIME_FIELDS), *(() if scripts else SCRIPTS_FIELDS))
-    flags = [flag for flag in FLAGS if flag.field not in left_out]
+    flags = [replace(flag, help=helps.get(flag.field, flag.help)) for flag in FLAGS if flag.field not in left_out]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [value for name, value in inspect.signature(command).parameters.items() if name != "settings"]

@@ -15,7 +15,7 @@ from p4reduce.base.records import RecordError, from_plain, to_file
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.perf import Row
 from p4reduce.runs.result import RunResult, TrainingResult
-from p4switch.base.files import read_text, whole, write_text
+from p4switch.base.files import check_target, read_text, whole, write_text
 from p4switch.base.values import PS_PER_US, table
 
 if TYPE_CHECKING:
@@ -235,6 +235,7 @@ def claim(*, out: Path | None = None, pcap: Path | None = None) -> None:
                 path.mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryFile(dir=path):
                     continue
+            check_target(path)
             path.open("wb").close()
         except OSError as error:
             raise BadInput(f"{flag}: {path}: {error.strerror}") from None

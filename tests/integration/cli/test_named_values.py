@@ -18,7 +18,8 @@ tasks:
 """
 ORCHESTRATE = ("orchestrate", "-d", "new.sqlite", "-t", "star:hosts=3,servers=1", "--json")
 VALUES = {
-    ("run", "--plan"): "steiner mst spt ring ps",
+    ("run", "--plan"): "best steiner mst spt ring ps striped",
+    ("plan show", "--plan"): "mst spt ring ps steiner best",
     ("run", "--collective"): "all_reduce broadcast push pull push_pull",
     ("run", "--numbers"): "block",
     ("run", "--lanes"): "64 256",
@@ -27,6 +28,7 @@ VALUES = {
     ("orchestrate", "--policy"): "steiner overlay-mst spt exact spff-ina spff",
     ("orchestrate", "--placement"): "random first-fit packed spread ina-aware netpack cassini",
     ("orchestrate", "--order"): "fifo fair priority edf sjf",
+    ("orchestrate", "--lanes"): "64 256",
     ("orchestrate", "--slots"): "first whole value",
     ("orchestrate", "--forecast"): "mean ewma ar boosted-trees",
     ("tdm plan", "--policy"): "tdm seed pairs no-tdm free exclusive cassini static random eps-ideal eps-ecmp exact",
@@ -60,6 +62,8 @@ def words(command, flag, value):
     """A short command with the value."""
     if command == "run":
         return ["run", *SMALL, flag, value]
+    if command == "plan show":
+        return ["plan", "show", "-t", "star:hosts=3,servers=1", flag, value, "--json"]
     if command == "trace":
         return ["trace", flag, value, "--packet", "00", "--brief"]
     if command == "example":
@@ -93,6 +97,10 @@ def test_help_names_these_values(command, flag):
     text = " ".join(help_of(tuple(command.split())).replace("│", " ").split())
     missing = [value for value in VALUES[command, flag].split() if value not in text]
     assert missing == []
+
+
+def test_plan_show_names_no_plan_that_it_refuses():
+    assert "striped" not in help_of(("plan", "show"))
 
 
 def test_each_value_does_its_work(tmp_path):

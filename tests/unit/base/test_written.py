@@ -10,11 +10,13 @@ import sys
 import pytest
 import typer
 
+from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
 from p4reduce.cli.lists import finish
 from p4reduce.network.virtual.counters import PcapWriter
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.files import claim
 from p4reduce.runs.runner import run_experiment
 from p4switch.base.files import together, whole, write_text
 
@@ -108,3 +110,24 @@ def test_ctrl_c_while_the_command_is_still_being_imported(module):
         [sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True, check=False, env=dict(os.environ)
     )
     assert (done.returncode, done.stderr, done.stdout) == (130, "interrupted\n", "")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a device"])
+def test_what_is_no_regular_file_keeps_its_place(tmp_path, kind):
+    """As root, a result that is written to /dev/null would take its place."""
+    path = tmp_path / "target"
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case _:
+            path.symlink_to("/dev/null")
+    before = path.lstat()
+    with pytest.raises(OSError, match="give a file") as error:
+        write_text(path, "text")
+    assert error.value.filename == str(path)
+    assert path.lstat() == before
+    with pytest.raises(BadInput, match=r"--pcap: .*give a file"):
+        claim(pcap=path)
+    assert [one.name for one in tmp_path.iterdir()] == ["target"]

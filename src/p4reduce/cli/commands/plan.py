@@ -38,7 +38,9 @@ def _group() -> None:
 
 
 @app.command("show", epilog=epilog(*EXAMPLES))
-@experiment_options(omit=WORK_FIELDS)
+@experiment_options(
+    omit=WORK_FIELDS, helps={"plan": "best; steiner, mst or spt (in the network); ring or ps (by hosts)."}
+)
 @guarded
 def show(
     settings: Settings, entries: Entries = False, bound: Bound = False, as_json: Json = False, svg: Svg = None

@@ -33,14 +33,26 @@ def open_file(path: Path) -> BinaryIO:
     with naming(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
-            mode = os.fstat(descriptor).st_mode
-            for is_kind, code, text in _KINDS:
-                if is_kind(mode):
-                    raise OSError(code, text, str(path))
+            _check_kind(os.fstat(descriptor).st_mode, path)
             return os.fdopen(descriptor, "rb")
         except BaseException:
             os.close(descriptor)
             raise
+
+
+def check_target(path: Path) -> None:
+    """Raises ``OSError`` where a path to write to is a pipe, a socket, a device or a folder already.
+
+    A file that takes its place would remove what is there, as root even ``/dev/null``; writing to a pipe waits.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        _check_kind(path.stat().st_mode, path)
+
+
+def _check_kind(mode: int, path: Path) -> None:
+    for is_kind, code, text in _KINDS:
+        if is_kind(mode):
+            raise OSError(code, text, str(path))
 
 
 def read_bytes(path: Path, most: int = LARGEST) -> bytes:
@@ -77,8 +89,9 @@ def whole(path: Path) -> Iterator[Path]:
     Raises
     ------
     OSError
-        Of what was written, with the name of ``path``.
+        Of what was written, with the name of ``path``; and where that is no regular file.
     """
+    check_target(path)
     aside = path.with_name(f"{_MARK}{secrets.token_hex(4)}-{path.name}")
     try:
         with naming(path):
