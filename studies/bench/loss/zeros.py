@@ -60,7 +60,12 @@ def zeros(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
                     took, differences = time_ps(topology, rate, share)
                     dense = dense or took
                     ratio, bar = took / dense, BARS.get(share)
-                    row = {"topology": topology, "rate": rate, "dense": share, "us": round(took / 1e6, 1)}
+                    row: dict[str, Any] = {
+                        "topology": topology,
+                        "rate": rate,
+                        "dense": share,
+                        "us": round(took / 1e6, 1),
+                    }
                     row |= {"ratio": round(ratio, 4), "bar": bar}
                     row["holds"] = not differences and (bar is None or ratio <= bar)
                     rows.append(row)
