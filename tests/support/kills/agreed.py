@@ -77,6 +77,8 @@ class World:
         self.of_epoch = {0: tuple(range(start))}
         self.events: list[tuple[int, Any]] = []
         self.trees: dict[int, str] = {0: "used"}
+        self.installed: list[Any] = []
+        """what the agreement has not been told of trees"""
         self.decisions: list[Any] = []
         self.told: dict[int, set[int]] = {}
         self.array: Any = None
@@ -155,6 +157,7 @@ class World:
             else:
                 event = made.Built(action.epoch)
             self.trees[action.epoch] = "refused" if event.error else "begun"
+            self.installed.append(event)
             self.events.append((self.now + rng.choice((0, 3, 30)), event))
         elif kind == "Abandon":
             self.expect(
@@ -199,7 +202,8 @@ class World:
         self.expect(decision.before == before, f"{decision.before} before, and {before} were left")
         self.expect({*decision.after} == {*before} - {*decision.lost} | {*decision.joined}, "members that nobody knows")
         self.expect(gone == {*decision.lost} and not {*decision.joined} & {*before}, "who is lost was not there")
-        self.expect(decision.epoch in self.trees and self.trees[decision.epoch] == "begun", "no tree stands")
+        self.expect(self.trees.get(decision.epoch) == "begun", "no tree stands")
+        self.expect(made.Built(decision.epoch) not in self.installed, "its tree does not stand yet")
         self.expect(action.noticed[0] <= action.noticed[1] <= self.now, "it was known before it happened")
         self.trees = {epoch: "used" if epoch == decision.epoch else "gone" for epoch in self.trees}
         self.of_epoch[decision.epoch] = decision.after
@@ -390,6 +394,7 @@ class World:
         due = [one for one in self.events if one[0] <= self.now]
         self.events = [one for one in self.events if one[0] > self.now]
         events = [event for _, event in due]
+        self.installed = [event for event in self.installed if event not in events]
         if len(events) > 1 and rng.random() < 0.5:  # one at a time
             for event in events:
                 self.feed(event)

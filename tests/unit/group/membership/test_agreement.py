@@ -59,6 +59,7 @@ def test_a_decision_is_made_once_all_have_stopped_and_its_tree_stands(group):
     (install,) = group.answer(3, (2, CALLED))
     assert (install.epoch, install.decision.after, install.decision.outcome) == (1, (0, 2), "redone")
     assert group.agreement.members == (0, 1, 2)
+    assert group.on(4, Built(0), Built(2), Built(7, "no way")) == []
     (commit,) = group.on(4, Built(1))
     assert (commit.decision, commit.lacking, commit.noticed) == (install.decision, frozenset(), (1, 1))
     assert group.agreement.members == (0, 2)
