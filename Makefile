@@ -177,7 +177,8 @@ labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no
 soak-kills-real: $(WARM)  ## 100 strikes at workers, switches, controllers, the coordinator in real time: SOAK='--target bmv2 --links veth'
 	$(BIN)/python -m tests.support.kills.real --kills 100 $(SOAK)
 
-soak-group: $(WARM)  ## HISTORIES=10000 of a group's coordinator: deaths, joins, forged and replayed messages, clocks that jump
+soak-group: $(WARM)  ## HISTORIES=10000 of a group's agreement and of its coordinator: deaths, joins, forged messages, clocks that jump
+	$(BIN)/python -m tests.support.kills.agreed --histories $(HISTORIES)
 	$(BIN)/python -m tests.support.kills.histories --histories $(HISTORIES)
 
 soak-sandbox: $(WARM)  ## 300 attacks on the grader as this user, as one without privileges, without namespaces; 10^6 random messages

@@ -18,7 +18,7 @@ begins anew with ``ASKING``, in a new term. A member that joins is taken in by s
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from p4reduce.group.errors import ClusterError, CollectiveError, FallenApartError
 from p4reduce.group.membership import Answer, Decision, Leases, OnFailure, Reach, cannot_redo, decide
@@ -66,19 +66,14 @@ class Unheard:
 
 @dataclass(frozen=True)
 class Ended:
-    """A process or its connection has ended, or it has no say any more. ``known_by``: when a better reason is known."""
+    """A process or its connection has ended, or it has no say any more.
+
+    With the reason ``PARTED`` a better one may follow, in another such event, until ``known_by``.
+    """
 
     member: int
     reason: str
     known_by: int | None = None
-
-
-@dataclass(frozen=True)
-class Explained:
-    """The better reason."""
-
-    member: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -106,52 +101,26 @@ class Damaged:
 
 @dataclass(frozen=True)
 class Answered:
-    """A member has stopped."""
+    """A member has stopped; or, without an answer, it has handed on its last result."""
 
     member: int
     term: int
-    answer: Answer
+    answer: Answer | None
 
 
 @dataclass(frozen=True)
-class Installed:
-    """The tree of an epoch stands."""
+class Built:
+    """The tree of an epoch stands; or it cannot be laid out, because of an ``error``.
+
+    With ``known_by`` it is a switch that did not take it: by then there is news of that switch.
+    """
 
     epoch: int
-
-
-@dataclass(frozen=True)
-class NotInstalled:
-    """It cannot be laid out; or, with ``known_by``, a switch did not take it: by then there is news of that switch."""
-
-    epoch: int
-    error: str
+    error: str = ""
     known_by: int | None = None
 
 
-@dataclass(frozen=True)
-class Given:
-    """A member has handed on its last result."""
-
-    member: int
-    term: int
-
-
-Event = (
-    Joined
-    | Alive
-    | Beat
-    | Unheard
-    | Ended
-    | Explained
-    | Left
-    | Named
-    | Damaged
-    | Answered
-    | Installed
-    | NotInstalled
-    | Given
-)
+Event = Joined | Alive | Beat | Unheard | Ended | Left | Named | Damaged | Answered | Built
 
 # What is to be done, in this order.
 
@@ -166,20 +135,26 @@ class Blame:
     asked: frozenset[int]
 
 
-@dataclass(frozen=True)
-class Ask:
-    """Tell members to stop, and to answer in this term."""
-
-    term: int
-    members: tuple[int, ...]
+Kind = Literal["prepare", "hold", "give", "excluded", "refused", "released"]
 
 
 @dataclass(frozen=True)
-class Hold:
-    """Tell members to begin no other operation, as another one joins; None: to go on."""
+class Tell:
+    """Tell ranks something.
 
-    term: int | None
-    members: tuple[int, ...]
+    | kind | content | |
+    |---|---|---|
+    | ``prepare`` | term | stop, and answer what you have finished |
+    | ``hold`` | term, or None | begin no other operation, as another one joins; or go on |
+    | ``give`` | term | hand on your last result, as others lack it |
+    | ``excluded`` | why | you are no member any more |
+    | ``refused`` | why | you cannot be a member |
+    | ``released`` | True | nobody needs you any more |
+    """
+
+    ranks: tuple[int, ...]
+    kind: Kind
+    content: int | str | None
 
 
 @dataclass(frozen=True)
@@ -199,14 +174,6 @@ class Abandon:
 
 
 @dataclass(frozen=True)
-class Give:
-    """Have a member that has stopped hand on its last result."""
-
-    term: int
-    holder: int
-
-
-@dataclass(frozen=True)
 class Commit:
     """Write the decision down, tell all members of it, and take the old tree away."""
 
@@ -218,22 +185,6 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Exclude:
-    """Tell a member that it is none any more."""
-
-    member: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Refuse:
-    """Tell a rank that it cannot be a member."""
-
-    member: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class Abort:
     """End the run: the group must not change."""
 
@@ -241,14 +192,7 @@ class Abort:
     cause: str
 
 
-@dataclass(frozen=True)
-class Release:
-    """Tell members that nobody needs them any more."""
-
-    members: tuple[int, ...]
-
-
-Action = Blame | Ask | Hold | Install | Abandon | Give | Commit | Exclude | Refuse | Abort | Release
+Action = Blame | Tell | Install | Abandon | Commit | Abort
 
 
 class Ground(Protocol):
@@ -298,12 +242,11 @@ class Agreement:
         """Who wants to be a member."""
         self.refused: dict[int, str] = {}
         """Who wanted, and why it is none."""
-        self.causes: list[str] = []
-        """Of the change that is under way."""
         self._ground, self._on_failure = ground, on_failure
         self._actions: list[Action] = []
         self._news: list[tuple[int, str]] = []  # when and what, that nothing has followed from yet
-        self._noticed: list[int] = []  # when the causes were
+        self._causes: list[str] = []  # of the change that is under way …
+        self._noticed: list[int] = []  # … and when they were
         self._there = {member for member in self.members if leases.knows(member)}
         self._beats: dict[int, Beat] = {}
         self._left: dict[int, int | None] = {}
@@ -312,7 +255,7 @@ class Agreement:
         self._lost: Mapping[int, str] = {}
         self._answers: dict[int, Answer] = {}
         self._decision: Decision | None = None
-        self._tree: Installed | NotInstalled | None = None  # what became of it
+        self._tree: Built | None = None  # what became of it
         self._explained = False  # whether there was news since it was begun
         self._look_at: int | None = None
         self._released = False
@@ -324,6 +267,11 @@ class Agreement:
         return tuple(member for member in self.members if member not in dead)
 
     @property
+    def news(self) -> list[str]:
+        """Causes from which nothing has followed yet."""
+        return [cause for _, cause in self._news]
+
+    @property
     def _have_left(self) -> bool:
         """Whether no survivor calls any more."""
         return all(self._left.get(member) is not None for member in self.survivors)
@@ -331,7 +279,7 @@ class Agreement:
     @property
     def wakes(self) -> int | None:
         """When it has to be told the time, at the latest; None: not before something happens, or a lease runs out."""
-        stuck = self._tree.known_by if isinstance(self._tree, NotInstalled) else None
+        stuck = None if self._tree is None else self._tree.known_by
         return min((at for at in (*self._ending.values(), stuck, self._look_at) if at is not None), default=None)
 
     def on(self, now: int, *events: Event) -> list[Action]:
@@ -362,7 +310,7 @@ class Agreement:
     # --- what happened
 
     def _take(self, event: Event, now: int) -> None:
-        if isinstance(event, Beat | Left | Answered | Given):
+        if isinstance(event, Beat | Left | Answered):
             self.leases.heard(event.member, now)
         match event:
             case Joined(member):
@@ -376,11 +324,6 @@ class Agreement:
                 self.leases.postpone(time)
             case Ended(member, reason, known_by):
                 self._end(member, reason, known_by, now)
-            case Explained(member, reason):
-                self.leases.explain(member, reason)
-                self._ending.pop(member, None)
-                if self.refused.get(member) == PARTED:
-                    self.refused[member] = reason
             case Left(member, finished):
                 if member in self.survivors:
                     self._left.setdefault(member, finished)
@@ -390,47 +333,41 @@ class Agreement:
             case Damaged(cause):
                 self._hear(cause, now)
             case Answered(member, term, answer):
-                if self._owes(member, term, Phase.ASKING):
-                    self._answers[member] = answer
-            case Given(member, term):
-                self._owes(member, term, Phase.GIVING)
-            case Installed(epoch) | NotInstalled(epoch):
+                # It may be older, or the same again.
+                awaited = Phase.GIVING if answer is None else Phase.ASKING
+                if self.phase is awaited and term == self.term and member in self.asked:
+                    self.asked.remove(member)
+                    self._answers |= {} if answer is None else {member: answer}
+            case Built(epoch):
                 if self.phase is Phase.INSTALLING and epoch == self.epoch:
                     self._tree = event
-
-    def _owes(self, member: int, term: int, phase: Phase) -> bool:
-        """Whether an answer is one that is waited for: not an older one, nor the same again."""
-        owes = self.phase is phase and term == self.term and member in self.asked
-        self.asked -= {member} if owes else set()
-        return owes
 
     def _hear(self, cause: str, now: int) -> None:
         self._news.append((now, cause))
 
     def _join(self, member: int, now: int) -> None:
         if member in self.leases.dead:
-            self._actions.append(Exclude(member, self.leases.dead[member]))
+            self._tell((member,), "excluded", self.leases.dead[member])
         elif member in self.members:
             self._there.add(member)
             if not self.leases.knows(member):
                 self.leases.join(member, now)
             if member in self.asked:
-                self._actions.append(Ask(self.term, (member,)))
+                self._tell((member,), "prepare", self.term)
         elif member not in self.newcomers and member not in self.refused and not self.leases.knows(member):
             self.newcomers = tuple(sorted((*self.newcomers, member)))
 
     def _end(self, member: int, reason: str, known_by: int | None, now: int) -> None:
         """A member has ended; or one that wanted to be a member, of which nobody is told."""
-        if member not in self.members:
-            if not self.leases.knows(member):
-                self._withdraw(member, reason)
-            return
-        if member in self._left:
-            return
-        if self._bury(member, reason, now):
-            if known_by is not None:
-                self._ending[member] = known_by
-            self._hear(reason, now)
+        if self.leases.dead.get(member) == PARTED:
+            self.leases.explain(member, reason)
+            self._ending.pop(member, None)
+        elif member in self.members and member not in self._left:
+            if self._bury(member, reason, now):
+                self._ending |= {} if known_by is None else {member: known_by}
+                self._hear(reason, now)
+        elif not self.leases.knows(member):
+            self._withdraw(member, reason)
 
     def _bury(self, member: int, reason: str, now: int) -> bool:
         """A member is dead, even if it was never there; whether that is news."""
@@ -440,13 +377,17 @@ class Agreement:
 
     def _withdraw(self, member: int, reason: str) -> None:
         self.newcomers = tuple(one for one in self.newcomers if one != member)
-        self.refused.setdefault(member, reason)
+        if self.refused.get(member, PARTED) == PARTED:
+            self.refused[member] = reason
 
     def _exclude(self, member: int, now: int) -> None:
         """A member that lives, or may live, is dead for the others."""
         reason = self.leases.dead[member]
-        self._actions.append(Exclude(member, reason))
+        self._tell((member,), "excluded", reason)
         self._hear(reason, now)
+
+    def _tell(self, ranks: tuple[int, ...], kind: Kind, content: int | str | None) -> None:
+        self._actions.append(Tell(ranks, kind, content))
 
     # --- what follows
 
@@ -464,21 +405,20 @@ class Agreement:
             return
         for member in cut:
             self._bury(member, lost[member], now)
-            self._actions.append(Exclude(member, lost[member]))
+            self._tell((member,), "excluded", lost[member])
         stopped = self.phase in {Phase.INSTALLING, Phase.GIVING}
         concerned = self._ground.damaged or (lost.keys() != self._lost.keys() if stopped else bool(lost))
-        causes = [cause for _, cause in self._news]
         if concerned and self._on_failure == "abort":
-            self._actions.append(Abort(lost, "; ".join(causes)))
+            self._actions.append(Abort(lost, "; ".join(self.news)))
         elif concerned or self.phase is Phase.STUCK:
-            self.causes += causes
+            self._causes += self.news
             self._noticed += [at for at, _ in self._news]
             self._ask(lost)
         self._explained = True
         self._news.clear()
 
     def _rest(self) -> None:
-        self.phase, self.asked, self.causes, self._noticed, self._tree = Phase.REST, set(), [], [], None
+        self.phase, self.asked, self._causes, self._noticed, self._tree = Phase.REST, set(), [], [], None
 
     def _abandon(self) -> None:
         """Of a tree that no member was told of, nothing stays."""
@@ -490,13 +430,13 @@ class Agreement:
         after = tuple(member for member in self.members if member not in lost)
         self.term += 1
         self.asked, self._answers = set(after), {}
-        self._actions.append(Ask(self.term, after))
+        self._tell(after, "prepare", self.term)
         self._abandon()
         self.phase, self._tree = Phase.ASKING, None
 
     def _go_on(self, now: int) -> None:
         """Go as far as what is there allows."""
-        if self.phase is Phase.STUCK and isinstance(self._tree, NotInstalled) and now > (self._tree.known_by or now):
+        if self.phase is Phase.STUCK and self._tree is not None and now > (self._tree.known_by or 0):
             raise ClusterError(self._tree.error)
         if self.phase is Phase.INSTALLING:
             self._look_at_tree(now)
@@ -520,7 +460,7 @@ class Agreement:
             term=self.term,
             epoch=self.epoch,
             redo=not self._lost or (self._on_failure == "shrink" and whole),
-            cause="; ".join(self.causes),
+            cause="; ".join(self._causes),
             joined=self._joining(),
         )
         self._decision, self._tree, self._explained, self.phase = decision, None, False, Phase.INSTALLING
@@ -536,18 +476,19 @@ class Agreement:
         """Where the next tree stands, the decision is made once its holder has given its result."""
         decision, tree = self._decision, self._tree
         assert decision is not None  # noqa: S101
+        stands = tree is not None and not tree.error
         gone = not {*decision.joined} <= {*self.newcomers}
-        come = isinstance(tree, Installed) and decision.joined != self._joining()
-        explained = isinstance(tree, NotInstalled) and tree.known_by is not None and self._explained
+        come = stands and decision.joined != self._joining()
+        explained = tree is not None and tree.known_by is not None and self._explained
         if gone or come or explained:
             self._noticed.append(now)
             self._ask(self._lost)
-        elif isinstance(tree, Installed):
+        elif stands:
             lost = {member: self.leases.dead.get(member, why) for member, why in decision.lost.items()}
             self._decision, self.phase = replace(decision, lost=lost), Phase.GIVING
             if decision.holder is not None:
                 self.asked = {decision.holder}
-                self._actions.append(Give(self.term, decision.holder))
+                self._tell((decision.holder,), "give", self.term)
         elif tree is not None and tree.known_by is not None:
             self.phase = Phase.STUCK
         elif tree is not None and decision.joined:
@@ -575,17 +516,17 @@ class Agreement:
     def _welcome(self, now: int) -> None:
         """Who wants to join comes in between two operations: when all have called one that cannot be carried."""
         members = self.survivors
-        if any(member in self._left for member in members):
+        if any(self._left.get(member) is not None for member in members):
             self._refuse(self.newcomers, "the others ended before")
         if not self.newcomers:
             if self._held is not None:
                 self._held = None
-                self._actions.append(Hold(None, members))
+                self._tell(members, "hold", None)
         elif self._held is None:
             if self._there.issuperset(members) and self._with_room(members):
                 self.term += 1
                 self._held = self.term
-                self._actions.append(Hold(self.term, members))
+                self._tell(members, "hold", self.term)
         elif self._is_between(members):
             self._noticed = [now]
             self._ask({})
@@ -604,7 +545,7 @@ class Agreement:
     def _refuse(self, newcomers: tuple[int, ...], reason: str) -> None:
         for one in newcomers:
             self._withdraw(one, reason)
-            self._actions.append(Refuse(one, reason))
+            self._tell((one,), "refused", reason)
 
     def _is_between(self, members: tuple[int, ...]) -> bool:
         """Whether all members have called the same operation, and one that was held has not begun it."""
@@ -636,4 +577,4 @@ class Agreement:
         """Once all have left, nobody needs anybody any more."""
         if self._have_left and not self._released:
             self._released = True
-            self._actions.append(Release(self.survivors))
+            self._tell(self.survivors, "released", True)

@@ -267,11 +267,6 @@ class Journal:
         self._path = path
         self.decisions: list[Decision] = []
 
-    @property
-    def next_epoch(self) -> int:
-        """That no decision has had."""
-        return 1 + max((one.epoch for one in self.decisions), default=0)
-
     def write(self, decision: Decision) -> None:
         """Keep a decision. ``ClusterError`` where its epoch or term is not above all before, or the disk is full."""
         last = self.decisions[-1] if self.decisions else None

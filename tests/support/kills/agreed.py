@@ -77,6 +77,8 @@ class World:
         self.of_epoch = {0: tuple(range(start))}
         self.events: list[tuple[int, Any]] = []
         self.trees: dict[int, str] = {0: "used"}
+        self.installed: list[Any] = []
+        """what the agreement has not been told of trees"""
         self.decisions: list[Any] = []
         self.told: dict[int, set[int]] = {}
         self.array: Any = None
@@ -142,43 +144,45 @@ class World:
             again = self.now + rng.choice((1, 10))
             self.feed(made.Named(action.asked or named, again))
             assert self.agreement.wakes is None or self.agreement.wakes <= again
-        elif kind == "Ask":
-            self.told.setdefault(action.term, set()).update(action.members)
-            self.tell(action.members, "ask", action.term)
-        elif kind == "Hold":
-            self.tell(action.members, "hold", action.term)
+        elif kind == "Tell":
+            self.told_of(action)
         elif kind == "Install":
             self.check_install(action)
             lot = rng.random()
             if lot < 0.06:
-                event = made.NotInstalled(action.epoch, "a switch did not answer", self.now + 10**6)
+                event = made.Built(action.epoch, "a switch did not answer", self.now + 10**6)
                 self.events.append((self.now + rng.randrange(60), made.Damaged("switch s1 began anew")))
             elif lot < 0.12 and action.decision.joined:
-                event = made.NotInstalled(action.epoch, "there is no way")
+                event = made.Built(action.epoch, "there is no way")
             else:
-                event = made.Installed(action.epoch)
-            self.trees[action.epoch] = "begun" if isinstance(event, made.Installed) else "refused"
+                event = made.Built(action.epoch)
+            self.trees[action.epoch] = "refused" if event.error else "begun"
+            self.installed.append(event)
             self.events.append((self.now + rng.choice((0, 3, 30)), event))
         elif kind == "Abandon":
             self.expect(
                 self.trees.get(action.epoch) in {"begun", "refused"}, f"tree {action.epoch} was not beside the old one"
             )
             self.trees[action.epoch] = "gone"
-        elif kind == "Give":
-            self.array = None
-            self.tell([action.holder], "give", action.term)
         elif kind == "Commit":
             self.commit(action)
-        elif kind == "Exclude":
-            guilty = action.member in self.struck | self.cut
-            self.expect(guilty, f"rank {action.member} is excluded, and did nothing: {action.reason}")
-            self.tell([action.member], "ended", "excluded")
-        elif kind == "Refuse":
-            self.tell([action.member], "ended", "refused")
-        elif kind == "Release":
-            self.tell(action.members, "ended", "well")
         else:
             self.wrong.append(f"{action}")
+
+    def told_of(self, action: Any) -> None:
+        self.tally[f"told {action.kind}"] += 1
+        if action.kind == "prepare":
+            self.told.setdefault(action.content, set()).update(action.ranks)
+            self.tell(action.ranks, "ask", action.content)
+        elif action.kind == "give":
+            self.array = None
+            self.tell(action.ranks, "give", action.content)
+        elif action.kind == "hold":
+            self.tell(action.ranks, "hold", action.content)
+        else:
+            innocent = {*action.ranks} - self.struck - self.cut if action.kind == "excluded" else set()
+            self.expect(not innocent, f"{innocent} are excluded, and did nothing: {action.content}")
+            self.tell(action.ranks, "ended", "well" if action.kind == "released" else action.kind)
 
     def check_install(self, action: Any) -> None:
         term = self.agreement.term
@@ -198,7 +202,8 @@ class World:
         self.expect(decision.before == before, f"{decision.before} before, and {before} were left")
         self.expect({*decision.after} == {*before} - {*decision.lost} | {*decision.joined}, "members that nobody knows")
         self.expect(gone == {*decision.lost} and not {*decision.joined} & {*before}, "who is lost was not there")
-        self.expect(decision.epoch in self.trees and self.trees[decision.epoch] == "begun", "no tree stands")
+        self.expect(self.trees.get(decision.epoch) == "begun", "no tree stands")
+        self.expect(made.Built(decision.epoch) not in self.installed, "its tree does not stand yet")
         self.expect(action.noticed[0] <= action.noticed[1] <= self.now, "it was known before it happened")
         self.trees = {epoch: "used" if epoch == decision.epoch else "gone" for epoch in self.trees}
         self.of_epoch[decision.epoch] = decision.after
@@ -274,7 +279,7 @@ class World:
         elif kind == "give":
             self.array = model.last
             if model.speaks:
-                self.say(model.rank, made.Given(model.rank, content))
+                self.say(model.rank, made.Answered(model.rank, content, None))
         elif kind == "hold":
             model.held = content
             self.beat(model)
@@ -318,15 +323,14 @@ class World:
             answer = Answer(rng.randrange(9), (5,), None, 0)
             forged = [
                 made.Answered(rank, term, answer),
-                made.Given(rank, term),
-                made.Installed(agreement.epoch - rng.randrange(1, 3)),
-                made.Installed(agreement.epoch + 1),
-                made.NotInstalled(agreement.epoch - 1, "an older tree"),
-                made.Explained(77, "nobody"),
+                made.Answered(rank, term, None),
+                made.Built(agreement.epoch - rng.randrange(1, 3)),
+                made.Built(agreement.epoch + 1),
+                made.Built(agreement.epoch - 1, "an older tree"),
                 made.Ended(77, "a rank that there never was"),
             ]
             if agreement.phase is not made.Phase.GIVING:
-                forged.append(made.Given(rank, agreement.term))
+                forged.append(made.Answered(rank, agreement.term, None))
             dead = [one.rank for one in self.models.values() if not one.alive and one.rank in agreement.leases.dead]
             for one in dead:
                 forged += [made.Beat(one, 0, True, None, True), made.Answered(one, agreement.term, answer)]
@@ -354,7 +358,7 @@ class World:
             known_by = rng.choice((None, self.now + 15))
             self.say(model.rank, made.Ended(model.rank, made.PARTED if known_by else "was killed", known_by))
             if known_by is not None:
-                self.say(model.rank, made.Explained(model.rank, "was killed"))
+                self.say(model.rank, made.Ended(model.rank, "was killed"))
 
     def join(self) -> None:
         rank = len(self.models)
@@ -390,6 +394,7 @@ class World:
         due = [one for one in self.events if one[0] <= self.now]
         self.events = [one for one in self.events if one[0] > self.now]
         events = [event for _, event in due]
+        self.installed = [event for event in self.installed if event not in events]
         if len(events) > 1 and rng.random() < 0.5:  # one at a time
             for event in events:
                 self.feed(event)

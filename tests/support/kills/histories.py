@@ -140,8 +140,8 @@ class Trees:
         self.reach = Reach(NETWORK, HOSTS, set(), set())
         self.damaged = self.may_return = False
 
-    def next(self, members: Sequence[int]) -> Callable[[], None]:
-        self.epoch += 1
+    def next(self, members: Sequence[int], epoch: int) -> Callable[[], None]:
+        self.epoch = epoch
 
         def install() -> None:
             if self._world.flaky and self._world.rng.random() < 0.3:
@@ -226,7 +226,7 @@ class World:
         trees = self._trees = Trees(self)
         journal = self._journal = Journal()
         arrivals = SimpleNamespace(start_due=self._start_due)
-        made = coordinating.Coordinator(
+        made = self._coordinator = coordinating.Coordinator(
             presence,
             trees,
             journal,
@@ -472,7 +472,7 @@ class World:
         elif kind == "cut":
             data = data[: rng.randrange(1, len(data))]
         elif kind == "array":
-            if self._presence.asked:
+            if self._coordinator.agreement.asked:
                 return  # it may be what it was asked for
             data = packed({"array": self._presence.term}, [7, 7])
         elif kind == "any":

@@ -1,6 +1,6 @@
 """Who of a group is there: its processes, their connections to the coordinator, and their leases.
 
-Messages are those of runs/real/member.py. Nothing is decided here; what is heard of is news.
+Messages are those of runs/real/member.py. Nothing is decided here; what is heard of are events of ``group/agreement``.
 """
 
 import json
@@ -21,13 +21,15 @@ from typing import Any, Final, Self
 import numpy as np
 
 from p4reduce.group import remote
+from p4reduce.group.agreement import PARTED, Alive, Answered, Beat, Ended, Event, Joined, Left, Unheard
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.membership import REAL_LEASE, Leases
+from p4reduce.group.membership import REAL_LEASE, Answer, Leases
 from p4reduce.group.remote import FramingError
 from p4reduce.network.real.net.namespaces import last_lines, stop
 from p4reduce.runs.launch import how_ended
 from p4reduce.runs.real.said import check, joins
+from p4switch.base.values import NS_PER_S
 
 # Processor time of processes.
 
@@ -341,9 +343,8 @@ class Control:
 
 LOOK_S: Final = 0.05
 """between two looks at leases"""
-END_S: Final = 0.1
+END_NS: Final = NS_PER_S // 10
 """between the end of a connection, which is known at once, and that of its process, which tells how"""
-PARTED: Final = "ended its connection"
 LATE: Final = REAL_LEASE.term // 2
 """for which a member has waited for the same when others have a reason to look who is missing"""
 MOST_STRANGERS: Final = 64
@@ -366,24 +367,19 @@ class Seen:
     beat: Message = field(default_factory=dict)
     finished: int = 0
     """operations, by all that it has said"""
-    answer: Message | None = None
     since_ns: int = 0
     """since when it has said the same of what it waits for"""
     left: int | None = None
     """operations that it had finished when it left"""
-    parted_s: float | None = None
-    """when its connection ended, of ``time.monotonic()``"""
     code: int | None = None
     member: bool = True
-    """Or it wants to join …"""
-    refused: str | None = None
-    """… and why it did not."""
+    """Or it wants to join."""
 
 
 class Presence:
     """Of the processes that are added, by rank. Use as a context manager; one thread calls it.
 
-    ``news``: what was heard of since somebody emptied it, and ``noticed_ns`` when the last of it was.
+    ``leases`` are those of an agreement, which has them run out; here they are read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -391,14 +387,13 @@ class Presence:
         self.address: Final = str(folder / "group")
         self.seen: list[Seen] = []
         self.leases = Leases(REAL_LEASE, (), 0)
-        self.news: list[str] = []
-        self.noticed_ns = 0
-        self.asked: set[int] = set()
-        """Who has still to answer in ``term``."""
         self.term = 0
+        """The last in which members were asked something."""
         self.array: FloatArray | None = None
         self.failed: str | None = None
         """That somebody was asked to give."""
+        self._holder: int | None = None
+        self._events: list[Event] = []
         self._closed = False
         self._strangers: list[Control] = []
         """Connections that have not said whose they are, the oldest first."""
@@ -437,49 +432,12 @@ class Presence:
         self._selector.register(pidfd, selectors.EVENT_READ, ended)
 
     @property
-    def ending(self) -> bool:
-        """Whether a process is about to end: its connection has."""
-        until = time.monotonic() - END_S
-        return any(seen.code is None and seen.parted_s is not None and seen.parted_s > until for seen in self.seen)
-
-    @property
     def late(self) -> bool:
         """Whether a member has waited for the same for a while."""
         until = time.monotonic_ns() - LATE
         return any(
             "waits" in self.seen[member].beat and self.seen[member].since_ns < until for member in self.leases.alive
         )
-
-    @property
-    def newcomers(self) -> tuple[int, ...]:
-        """Who wants to join."""
-        every = enumerate(self.seen)
-        return tuple(rank for rank, one in every if not one.member and one.control is not None and one.refused is None)
-
-    def hold(self, members: Iterable[int]) -> int:
-        """Have members begin no other operation; the term of that."""
-        self.term += 1
-        self.tell(members, {"hold": self.term})
-        return self.term
-
-    def between(self, members: Iterable[int], term: int) -> bool:
-        """Whether all members have called the same operation, and one that was held in ``term`` has not begun it."""
-        beats = [self.seen[member].beat for member in members]
-        calling = all(beat.get("held") == term and beat["calls"] for beat in beats)
-        return calling and len({beat["beat"] for beat in beats}) == 1 and any(beat["rests"] for beat in beats)
-
-    def admit(self, newcomers: Iterable[int]) -> None:
-        """They are members from now on."""
-        for rank in newcomers:
-            self.seen[rank].member = True
-            self.leases.join(rank, time.monotonic_ns())
-            if self.seen[rank].refused is not None:  # it has ended meanwhile
-                self._lost(rank, str(self.seen[rank].refused))
-
-    def refuse(self, rank: int, why: str) -> None:
-        """One that wants to join cannot."""
-        self.seen[rank].refused = why
-        self.tell([rank], {"refused": why})
 
     def add(self, process: "subprocess.Popen[bytes]", *, member: bool = True) -> None:
         """The process of the next rank, a ``member`` of the start or one that joins."""
@@ -488,40 +446,24 @@ class Presence:
         pidfd = os.pidfd_open(process.pid)
         self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._process_ended(rank, pidfd))
 
-    def pump(self, blamed: Callable[[], Collection[int]]) -> None:
-        """What has happened since the last look. ``blamed``: whom the others wait for, asked when a lease runs out."""
+    def pump(self) -> list[Event]:
+        """Wait a little; what has happened since the last time."""
         for key, _ in self._selector.select(LOOK_S):
             key.data()
         now = time.monotonic_ns()
         if self._looked_ns is not None and (gap := now - self._looked_ns) > LATE:
-            self.leases.postpone(gap)  # this process stood still, as the others may have
+            self._events.append(Unheard(gap))  # this process stood still, as the others may have
         self._looked_ns = now
-        for member in self.leases.expired(now + REAL_LEASE.term - QUIET * REAL_LEASE.beat):
-            if self.seen[member].signs.seen():
-                self.leases.heard(member, now)
-        if self.leases.expired(now):
-            for member in self.leases.accuse(self.asked or blamed(), now):
-                self._tell_excluded(member)
-                self.note(self.leases.dead[member])
-
-    def note(self, cause: str) -> None:
-        """Something is news."""
-        self.news.append(cause)
-        self.noticed_ns = time.monotonic_ns()
-
-    def ask(self, members: Iterable[int]) -> None:
-        """Have members stop, and answer, in a term of its own; one that has not joined yet, when it does."""
-        self.term += 1
-        self.asked = set(members)
-        self.tell(members, {"prepare": self.term})
+        quiet = self.leases.expired(now + REAL_LEASE.term - QUIET * REAL_LEASE.beat)
+        self._events += [Alive([member]) for member in quiet if self.seen[member].signs.seen()]
+        events, self._events = self._events, []
+        return events
 
     def request_array(self, holder: int) -> None:
-        """Have one that has stopped send the result of its last operation."""
-        self.array = None
-        self.asked = {holder}
+        """One that has stopped is about to be asked for the result of its last operation."""
+        self.array, self._holder = None, holder
         if (control := self.seen[holder].control) is not None:
             control.asked += 1
-            control.send({"give": self.term})
 
     def tell(self, members: Iterable[int], message: Message) -> None:
         """A message to each of them that has joined."""
@@ -531,13 +473,8 @@ class Presence:
 
     def replace(self, rank: int) -> None:
         """End a process whose host another one is to have."""
-        self._lost(rank, "was started anew")
+        self._events.append(Ended(rank, "was started anew"))
         self.seen[rank].process.kill()
-
-    def exclude(self, rank: int, reason: str) -> None:
-        """One that lives cannot go on with the others."""
-        if self.leases.ended(rank, reason):
-            self._tell_excluded(rank)
 
     def close(self) -> None:
         """End all connections, and those processes that were excluded; may be called again."""
@@ -606,13 +543,7 @@ class Presence:
         self._strangers.remove(control)
         self.seen[rank].control = control
         self._selector.modify(control.connection, selectors.EVENT_READ, lambda: self._hear(rank, control))
-        if self.seen[rank].member:
-            if rank in self.leases.dead:
-                self._tell_excluded(rank)
-                return
-            self.leases.join(rank, time.monotonic_ns())
-            if rank in self.asked:
-                control.send({"prepare": self.term})
+        self._events.append(Joined(rank))
         self._handle(rank, messages[1:])
 
     def _hear(self, rank: int, control: Control) -> None:
@@ -621,7 +552,7 @@ class Presence:
     def _handle(self, rank: int, messages: Sequence[tuple[Message, FloatArray | None]]) -> None:
         seen = self.seen[rank]
         for message, array in messages:
-            if seen.member and rank in self.leases.dead:
+            if rank in self.leases.dead:
                 return  # it has no say any more
             try:
                 kind = check(
@@ -637,25 +568,30 @@ class Presence:
 
     def _take(self, rank: int, seen: Seen, kind: str, message: Message, array: FloatArray | None) -> None:
         """One message of a member, which is one."""
-        self.leases.heard(rank, time.monotonic_ns())
         if kind == "beat":
             if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
                 seen.since_ns = time.monotonic_ns()
             seen.beat, seen.finished = message, message["beat"]
+            said: Event = Beat(rank, message["beat"], message["calls"], message.get("held"), message["rests"])
         elif kind == "left":
             seen.left = seen.finished = message["left"]
-        elif message[kind] == self.term and rank in self.asked:  # else it is an older answer, or the same again
-            if kind == "stopped":
-                seen.answer, seen.finished = message, message["finished"]
-            else:
-                self.array, self.failed = array, message.get("failed")
-            self.asked.discard(rank)
+            said = Left(rank, message["left"])
+        elif kind == "stopped":
+            seen.finished = message["finished"]
+            contributors = tuple(message["contributors"])
+            answer = Answer(message["finished"], contributors, message.get("operation"), message["root"])
+            said = Answered(rank, message["stopped"], answer)
+        else:
+            said = Answered(rank, message["array"], None)
+            if message["array"] == self.term and rank == self._holder:
+                self.array, self.failed, self._holder = array, message.get("failed"), None
+        self._events.append(said)
 
     def out_of_turn(self, rank: int, why: str) -> None:
         """It said what no member says: the others go on without it."""
         reason = f"said what no member says: {why}"
         control = self.seen[rank].control
-        self._lost(rank, reason)
+        self._events.append(Ended(rank, reason))
         if control is not None:
             control.send({"excluded" if self.seen[rank].member else "refused": reason})
             self._forget(control)
@@ -671,8 +607,8 @@ class Presence:
             self.out_of_turn(rank, control.wrong)
             return ()
         self._forget(control)
-        if rank is not None and self.seen[rank].code is None and self._lost(rank, PARTED):
-            self.seen[rank].parted_s = time.monotonic()
+        if rank is not None and self.seen[rank].code is None:
+            self._events.append(Ended(rank, PARTED, time.monotonic_ns() + END_NS))
         return ()
 
     def _forget(self, control: Control) -> None:
@@ -688,28 +624,10 @@ class Presence:
         seen = self.seen[rank]
         seen.code = seen.process.wait()
         how = f"ended with {how_ended(seen.code)}" if seen.code else "ended without leaving the group"
-        if seen.refused == PARTED:
-            seen.refused = how
-        if seen.parted_s is not None:
-            self.leases.explain(rank, how)
-        elif seen.code or seen.control is not None:
-            self._lost(rank, how)
-
-    def _lost(self, rank: int, reason: str) -> bool:
-        """A process is gone; whether that is news: not of one that had left, or that is dead already."""
-        if not self.seen[rank].member:
-            self.seen[rank].refused = self.seen[rank].refused or reason
-            return False
-        if self.seen[rank].left is not None or rank in self.leases.dead:
-            return False
-        if self.seen[rank].control is None:
-            self.leases.join(rank, time.monotonic_ns())
-        self.leases.ended(rank, reason)
-        self.note(reason)
-        return True
-
-    def _tell_excluded(self, rank: int) -> None:
-        self.tell([rank], {"excluded": self.leases.dead[rank]})
+        if seen.code or seen.control is not None:
+            self._events.append(Ended(rank, how))
+        else:
+            self._events.append(Left(rank, None))
 
 
 def is_of(connection: socket.socket, pid: int) -> bool:
@@ -748,11 +666,9 @@ class Arrivals:
                 return
             self._presence.add(self._start(rank), member=False)
 
-    def outside(self) -> dict[int, str]:
-        """Who did not join, and why."""
-        known = dict(enumerate(self._presence.seen))
-        found = {}
-        for rank in range(self._first, len(self._hosts)):
-            if rank not in known or not known[rank].member:
-                found[rank] = (known[rank].refused if rank in known else None) or "the others ended before"
-        return found
+    def outside(self, refused: Mapping[int, str]) -> dict[int, str]:
+        """Who did not join, and why; ``refused``: of those that were there."""
+        seen = self._presence.seen
+        ranks = range(self._first, len(self._hosts))
+        left = [rank for rank in ranks if rank >= len(seen) or not seen[rank].member]
+        return {rank: refused.get(rank, "the others ended before") for rank in left}

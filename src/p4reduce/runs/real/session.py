@@ -252,7 +252,7 @@ class ScriptCluster(RealCluster):
                 presence, trees, journal, on_failure, watch=damage.news, deadline=deadline, arrivals=arrivals
             )
             failed = coordinator.wait()
-            self.outside = arrivals.outside()
+            self.outside = arrivals.outside(coordinator.agreement.refused)
         if failed is None:
             self.lost_switches = trees.reach.switches
             self.decisions, self.resumed = coordinator.journal.decisions, coordinator.resumed

@@ -5,11 +5,13 @@
 | 0 | the coordinator learns that a member, a link or a switch is gone: it asks the survivors to stop (*prepare*) |
 | 1 ms | they stop, and answer what they have finished |
 | 2 ms | it installs the tree that follows from that beside the old one |
-| 3 ms | the switches have it; it decides, writes that down, and tells the survivors (*commit*) |
-| 4 ms | they go on: the collective again over the survivors, or the array that one of them has for all others |
+| 3 ms | the switches have it |
+| 4 ms | the decision is written down, the survivors have heard of it (*commit*) and go on |
 
-When it learns of another one meanwhile, all this begins anew. What follows from what is the agreement's
-(``group/agreement.py``); here are the times at which it hears of things, and what it has done.
+They do the collective again over the survivors, or get the array that one of them has.
+
+When it learns of another one before 4 ms, all this begins anew. The agreement says what follows from what
+(``group/agreement.py``). This module has the times at which it hears of events, and carries out its actions.
 
 Who joins waits for the moment between two collectives. Members hear of it 2 ms after it has begun; those that had not
 begun the next collective by then begin it in the new group. The coordinator decides as above; they call once more.
@@ -22,28 +24,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from p4reduce.control_plane.counters import Operation
-from p4reduce.group.agreement import (
-    Abandon,
-    Abort,
-    Action,
-    Alive,
-    Answered,
-    Ask,
-    Beat,
-    Blame,
-    Commit,
-    Ended,
-    Event,
-    Give,
-    Given,
-    Hold,
-    Install,
-    Installed,
-    Joined,
-    Named,
-    NotInstalled,
-    Refuse,
-)
+from p4reduce.group import agreement
+from p4reduce.group.agreement import Answered, Built, Event, Joined, Tell
 from p4reduce.group.backend import COLLECTIVES, SERVED, Call, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, ExcludedError, RefusedError
 from p4reduce.group.membership import Answer, Decision
@@ -420,7 +402,7 @@ class Survival:
 
     def _hear(self, *events: Event) -> None:
         """The agreement is told, and that all who live say so; what it wants is done."""
-        alive = Alive([member for member in self._agreement.leases.alive if member not in self._health.dead])
+        alive = agreement.Alive([member for member in self._agreement.leases.alive if member not in self._health.dead])
         for action in self._agreement.on(self._network.now, alive, *events):
             self._do(action)
         if not self._agreement.survivors:
@@ -439,7 +421,7 @@ class Survival:
         found = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
         for member in found:
             self._silence(member)
-        return [Ended(member, OUT_OF_TURN) for member in found]
+        return [agreement.Ended(member, OUT_OF_TURN) for member in found]
 
     def _blamed(self, asked: Collection[int]) -> set[int]:
         """Members that the operation under way waits for, by the slots of its tree; of other plans, who is not done."""
@@ -467,29 +449,29 @@ class Survival:
 
     # --- what the agreement wants
 
-    def _do(self, action: Action) -> None:
+    def _do(self, action: agreement.Action) -> None:
         match action:
-            case Blame(asked):
+            case agreement.Blame(asked):
                 now, named = self._network.now, self._blamed(asked)
                 left = set(self._agreement.leases.expired(now)) - named
                 patient = bool(self._attempts.unposted)
-                self._hear(Named(named, self._health.again(now, patient=patient) if left else None))
-            case Hold(term, members) if term is not None:  # they heard of it before they called
-                self._hear(*(Beat(member, self._first.iteration, True, term, True) for member in members))
-            case Ask():
+                self._hear(agreement.Named(named, self._health.again(now, patient=patient) if left else None))
+            case Tell(members, "hold", int(term)):  # they heard of it before they called
+                self._hear(*(agreement.Beat(member, self._first.iteration, True, term, True) for member in members))
+            case Tell(_, "prepare"):
                 self._ask()
-            case Install(epoch, decision):
+            case Tell((holder,), "give", int(term)):  # the next tree carries it
+                self._hear(Answered(holder, term, None))
+            case Tell((member,), "refused"):
+                self._health.refuse(member)
+            case agreement.Install(epoch, decision):
                 self._install(epoch, decision)
-            case Abandon() if self._carrier.coming is not None:
+            case agreement.Abandon() if self._carrier.coming is not None:
                 self._carrier.uninstall(self._carrier.coming[1])
                 self._carrier.coming = None
-            case Give(term, holder):  # the next tree carries it
-                self._hear(Given(holder, term))
-            case Commit(decision, _, (_, noticed)):
+            case agreement.Commit(decision, _, (_, noticed)):
                 self._commit(decision, noticed)
-            case Refuse(member):
-                self._health.refuse(member)
-            case Abort(lost, cause):
+            case agreement.Abort(lost, cause):
                 said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
                 raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {said}")
 
@@ -547,9 +529,9 @@ class Survival:
                     "all_reduce" if spread else first.operation, first.root, decision.after
                 )
         except ClusterError as error:
-            self._hear(NotInstalled(epoch, str(error)))
+            self._hear(Built(epoch, str(error)))
             return
-        self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Installed(epoch))
+        self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(epoch))
 
     def _raises(self, decision: Decision) -> bool:
         """Whether this collective is not done."""

@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.group import agreement as made
-from p4reduce.group.agreement import Agreement, Answered, Beat, Damaged, Ended, Given, Installed, Joined, Left, Named
+from p4reduce.group.agreement import Agreement, Answered, Beat, Built, Damaged, Ended, Joined, Left, Named, Tell
 from p4reduce.group.errors import ClusterError, CollectiveError
 from p4reduce.group.membership import Answer, Lease, Leases
 
@@ -43,7 +43,7 @@ class Group:
 
 
 def kinds(actions):
-    return [type(one).__name__ for one in actions]
+    return [one.kind if isinstance(one, Tell) else type(one).__name__ for one in actions]
 
 
 @pytest.fixture
@@ -54,12 +54,13 @@ def group():
 
 
 def test_a_decision_is_made_once_all_have_stopped_and_its_tree_stands(group):
-    assert group.on(1, Ended(1, "was killed")) == [made.Ask(1, (0, 2))]
+    assert group.on(1, Ended(1, "was killed")) == [Tell((0, 2), "prepare", 1)]
     assert group.answer(2, (0, CALLED)) == []
     (install,) = group.answer(3, (2, CALLED))
     assert (install.epoch, install.decision.after, install.decision.outcome) == (1, (0, 2), "redone")
     assert group.agreement.members == (0, 1, 2)
-    (commit,) = group.on(4, Installed(1))
+    assert group.on(4, Built(0), Built(2), Built(7, "no way")) == []
+    (commit,) = group.on(4, Built(1))
     assert (commit.decision, commit.lacking, commit.noticed) == (install.decision, frozenset(), (1, 1))
     assert group.agreement.members == (0, 2)
 
@@ -67,9 +68,9 @@ def test_a_decision_is_made_once_all_have_stopped_and_its_tree_stands(group):
 def test_what_one_has_and_another_lacks_is_there_before_the_decision(group):
     group.on(1, Ended(1, "was killed"))
     group.answer(2, (0, Answer(5, (0, 1, 2))), (2, CALLED))
-    assert group.on(3, Installed(1)) == [made.Give(1, 0)]
-    assert group.on(4, Given(2, 1), Given(0, 7)) == []
-    (commit,) = group.on(5, Given(0, 1))
+    assert group.on(3, Built(1)) == [Tell((0,), "give", 1)]
+    assert group.on(4, Answered(2, 1, None), Answered(0, 7, None)) == []
+    (commit,) = group.on(5, Answered(0, 1, None))
     assert (commit.lacking, commit.decision.contributors) == ({2}, (0, 1, 2))
 
 
@@ -79,44 +80,45 @@ def test_one_more_that_dies_before_the_decision_is_in_it(group, phase):
     if phase != "asking":
         group.answer(2, (0, Answer(5, (0, 1, 2))), (2, CALLED))
     if phase == "giving":
-        group.on(2, Installed(1))
+        group.on(2, Built(1))
     abandoned = [] if phase == "asking" else [made.Abandon(1)]
-    assert group.on(3, Ended(0, "fell")) == [made.Ask(2, (2,)), *abandoned]
-    assert group.on(3, Installed(1), Answered(0, 1, CALLED), Answered(2, 1, CALLED)) == []
+    assert group.on(3, Ended(0, "fell")) == [Tell((2,), "prepare", 2), *abandoned]
+    assert group.on(3, Built(1), Answered(0, 1, CALLED), Answered(2, 1, CALLED)) == []
     (install,) = group.answer(4, (2, CALLED))
-    (commit,) = group.on(5, Installed(install.epoch))
+    (commit,) = group.on(5, Built(install.epoch))
     assert (commit.decision.lost, commit.noticed) == ({0: "fell", 1: "was killed"}, (1, 3))
 
 
 def test_two_that_die_at_once_are_one_question_and_who_dies_where_nobody_waits_is_none():
     group = Group()
-    assert group.on(1, Ended(1, "a"), Ended(2, "b")) == [made.Ask(1, (0,))]
-    assert group.on(2, Damaged("link x-y is down"), Ended(7, "a rank that there never was")) == [made.Ask(2, (0,))]
+    assert group.on(1, Ended(1, "a"), Ended(2, "b")) == [Tell((0,), "prepare", 1)]
+    nobody = Ended(7, "a rank that there never was")
+    assert group.on(2, Damaged("link x-y is down"), nobody) == [Tell((0,), "prepare", 2)]
     (install,) = group.answer(3, (0, CALLED))
-    group.on(4, Installed(install.epoch))
+    group.on(4, Built(install.epoch))
     assert group.on(5, Damaged("link x-y is down")) == []
-    assert group.on(6, Left(0, 5)) == [made.Release((0,))]
+    assert group.on(6, Left(0, 5)) == [Tell((0,), "released", True)]
 
 
 def test_whom_the_others_wait_for_is_asked_before_anything_follows(group):
     assert group.on(10, made.Alive((0, 1)), Ended(1, "was killed")) == [made.Blame(frozenset())]
     assert group.agreement.wakes is None
-    assert group.on(10, Named((), again=12)) == [made.Ask(1, (0, 2))]
+    assert group.on(10, Named((), again=12)) == [Tell((0, 2), "prepare", 1)]
     assert group.agreement.wakes == 12
     assert group.on(12) == [made.Blame(frozenset({0, 2}))]
     actions = group.on(12, Named({0, 2}))
-    assert actions == [made.Exclude(2, group.agreement.leases.dead[2]), made.Ask(2, (0,))]
+    assert actions == [Tell((2,), "excluded", group.agreement.leases.dead[2]), Tell((0,), "prepare", 2)]
 
 
 def test_who_joins_waits_for_all_to_call_the_same_and_for_one_to_have_begun_nothing(group):
-    assert group.on(1, Joined(3)) == [made.Hold(1, (0, 1, 2))]
+    assert group.on(1, Joined(3)) == [Tell((0, 1, 2), "hold", 1)]
     beats = [Beat(member, 4, True, 1, member == 0) for member in range(3)]
     assert group.on(2, *beats[:2], Beat(2, 4, True, None, True)) == []
-    assert group.on(3, beats[2]) == [made.Ask(2, (0, 1, 2))]
+    assert group.on(3, beats[2]) == [Tell((0, 1, 2), "prepare", 2)]
     (install,) = group.answer(4, *((member, CALLED) for member in range(3)))
     assert install.decision.joined == (3,)
-    assert kinds(group.on(5, Ended(3, "was killed"))) == ["Ask", "Abandon"]
-    assert group.on(6, Installed(1)) == []
+    assert kinds(group.on(5, Ended(3, "was killed"))) == ["prepare", "Abandon"]
+    assert group.on(6, Built(1)) == []
     assert group.agreement.refused == {3: "was killed"}
     (install,) = group.answer(7, *((member, CALLED) for member in range(3)))
     assert install.decision.joined == ()
@@ -124,26 +126,26 @@ def test_who_joins_waits_for_all_to_call_the_same_and_for_one_to_have_begun_noth
 
 def test_one_for_whom_there_is_no_tree_holds_up_nobody(group):
     group.ground.room = "4 ranks cannot go on"
-    assert group.on(1, Joined(3)) == [made.Refuse(3, "4 ranks cannot go on")]
+    assert group.on(1, Joined(3)) == [Tell((3,), "refused", "4 ranks cannot go on")]
     group.ground.room = None
     group.on(2, Joined(4), *(Beat(member, 4, True, 1, True) for member in range(3)))
     group.on(3, *(Beat(member, 4, True, 1, True) for member in range(3)))
     assert kinds(group.answer(4, *((member, CALLED) for member in range(3)))) == ["Install"]
-    refuse, again = group.on(5, made.NotInstalled(1, "no way"))
-    assert (refuse, again.decision.after, again.epoch) == (made.Refuse(4, "no way"), (0, 1, 2), 2)
+    refuse, again = group.on(5, Built(1, "no way"))
+    assert (refuse, again.decision.after, again.epoch) == (Tell((4,), "refused", "no way"), (0, 1, 2), 2)
     with pytest.raises(ClusterError, match="no way"):
-        group.on(6, made.NotInstalled(2, "no way"))
+        group.on(6, Built(2, "no way"))
 
 
 def test_a_switch_that_takes_no_tree_is_waited_for_until_it_is_known_why(group):
     group.on(1, Ended(1, "was killed"))
     group.answer(2, (0, CALLED), (2, CALLED))
-    refused = made.NotInstalled(1, "2 ranks cannot go on: s1 does not answer", known_by=9)
+    refused = Built(1, "2 ranks cannot go on: s1 does not answer", known_by=9)
     assert group.on(3, refused) == []
     assert group.on(9) == []
-    assert kinds(group.on(9, Damaged("switch s1 began anew"))) == ["Ask"]
+    assert kinds(group.on(9, Damaged("switch s1 began anew"))) == ["prepare"]
     group.answer(9, (0, CALLED), (2, CALLED))
-    group.on(9, made.NotInstalled(2, refused.error, known_by=9))
+    group.on(9, Built(2, refused.error, known_by=9))
     with pytest.raises(ClusterError, match="s1 does not answer"):
         group.on(10, made.Alive((0, 2)), Named(()))
 
@@ -152,23 +154,21 @@ def test_a_switch_may_come_back_before_others_are_cut_off(group):
     group.ground.cut, group.ground.may_return = (2,), True
     assert group.on(1, Damaged("switch s1 has ended")) == []
     group.ground.may_return = False
-    assert group.on(2) == [made.Exclude(2, "cut"), made.Ask(1, (0, 1))]
+    assert group.on(2) == [Tell((2,), "excluded", "cut"), Tell((0, 1), "prepare", 1)]
 
 
 def test_with_abort_the_reason_is_waited_for_and_then_all_end():
     group = Group("abort")
     assert group.on(1, Ended(1, made.PARTED, known_by=4)) == []
     assert group.agreement.wakes == 4
-    assert group.on(2, made.Explained(1, "ended with signal 9")) == [
-        made.Abort({1: "ended with signal 9"}, made.PARTED)
-    ]
+    assert group.on(2, Ended(1, "ended with signal 9")) == [made.Abort({1: "ended with signal 9"}, made.PARTED)]
 
 
 def test_who_waits_for_one_that_left_ends_all_and_who_went_back_is_excluded(group):
     group.on(1, Left(2, 4), Beat(0, 3, True, None, False))
     with pytest.raises(CollectiveError, match="operation 4: rank 1 waits for rank 2, which left the group"):
         group.on(2, Beat(1, 4, True, None, False))
-    assert kinds(group.on(3, Beat(1, 5, True, None, False))) == ["Exclude", "Ask"]
+    assert kinds(group.on(3, Beat(1, 5, True, None, False))) == ["excluded", "prepare"]
 
 
 def test_one_that_was_lost_before_it_came_does_not_join_as_another():
@@ -177,7 +177,7 @@ def test_one_that_was_lost_before_it_came_does_not_join_as_another():
     agreement.on(0, Joined(0), Joined(2))
     ground.cut = (1,)
     agreement.on(1, Damaged("link h1-s1 is down"))
-    assert agreement.on(2, Joined(1)) == [made.Exclude(1, "cut")]
+    assert agreement.on(2, Joined(1)) == [Tell((1,), "excluded", "cut")]
     assert agreement.newcomers == ()
 
 

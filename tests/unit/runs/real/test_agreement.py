@@ -4,6 +4,7 @@ import socket
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError, CollectiveError, GroupChanged
 from p4reduce.group.membership import Journal, Reach
-from p4reduce.runs.real import presence
+from p4reduce.runs.real import coordinator, presence
 from p4reduce.runs.real.coordinator import Coordinator
 from p4reduce.runs.real.member import Calling, Member
 from p4reduce.runs.real.presence import Arrivals, Presence
@@ -30,11 +31,12 @@ class Trees:
         self.hosts, self.plan, self.epoch, self.blames = HOSTS, None, 0, ()
         self.reach = Reach(load("star:hosts=3"), HOSTS, set(), set())
 
-    def next(self, members):
-        return self._install
+    def next(self, members, epoch):
+        self.epoch = epoch
+        return lambda: None
 
-    def _install(self):
-        self.epoch += 1
+    def drop(self, plan):
+        """Nothing is installed."""
 
     def swap(self, plan):
         return lambda: None
@@ -246,6 +248,22 @@ def test_whoever_speaks_out_of_turn_is_named_and_the_others_go_on(grouped):
     assert group.error is None
 
 
+def test_what_a_message_may_leave_out_ends_nothing(grouped):
+    group = grouped(without=(2,))
+    first, second = group.members
+    for member in (first, second):
+        member.begin(CALL)
+    with said(group.presence.address, {"join": 2, "pid": 1}, {"beat": 0, "calls": True, "rests": False}) as third:
+        group.processes[1].kill()
+        while "prepare" not in (asked := remote.receive(third)[0]):
+            pass
+        remote.send(third, {"stopped": asked["prepare"], "finished": 0, "contributors": [], "root": -1})
+        assert group.stops[0].wait(10)
+        first.stopped()
+        assert first.begin(CALL).members == (0, 2)
+    assert group.error is None
+
+
 def test_a_rank_is_taken_by_its_own_process_alone(grouped, monkeypatch):
     group = grouped(without=(2,))
     monkeypatch.undo()
@@ -268,3 +286,18 @@ def test_strangers_that_say_nothing_are_bounded_and_a_member_comes_in_by_their_s
     assert len(group.presence._strangers) <= presence.MOST_STRANGERS
     for connection in idle:
         connection.close()
+
+
+def test_whatever_happens_to_the_network_while_a_tree_is_installed_may_have_hit_that_tree():
+    star = load("star:hosts=3")
+    plan = SimpleNamespace(epoch=0, paths={}, topology=star)
+    trees = coordinator.Trees(star, None, None, plan, None, hosts=HOSTS, registers=True)
+    trees.reach.links.add(frozenset(("h1", "s1")))
+    trees.next([0], 1)
+    assert not trees.damaged
+    trees.reach.links.add(frozenset(("h2", "s1")))
+    assert trees.damaged
+    trees.swap(None)
+    trees.next([0], 2)
+    trees.begin_anew("s1")
+    assert trees.damaged
