@@ -233,7 +233,7 @@ def trip(e: Any) -> Any:
 
 @kernel
 def learn_trip(e: Any, rtt: int) -> None:
-    """A chunk with lanes that left in order was answered after ``rtt`` picoseconds."""
+    """A data chunk that left in order was answered after ``rtt`` picoseconds; its lanes may have been left out."""
     e.rtt_min = rtt if e.rtt_samples == 0 else min(e.rtt_min, rtt)
     if e.rtt_samples == 0:
         e.srtt = rtt
@@ -549,7 +549,7 @@ def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
             e.top, e.top_sent_at, e.moved_at = entry.order, entry.sent_at, now
         if entry.sent_at >= e.resumed_at:
             rtt = now - entry.sent_at
-            if has_weight(entry):
+            if entry.has_lanes or entry.answer != 0:
                 learn_trip(e, rtt)
             e.round_rtt = min(e.round_rtt, rtt)
             if entry.sent_at >= e.sampled_at:
