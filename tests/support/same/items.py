@@ -300,7 +300,11 @@ STUDIES: Final = {
         "--swap-networks leaf-spine --swap-seeds 1 --swap-rounds 3 --swap-detours 0.1 --swap-thresholds 1 "
         "--ring-networks leaf-spine --ring-tasks 1"
     ),
-    "turns": "--quick --seeds 1",
+    "turns": (  # all parts but plan-times, which has times of this machine
+        "--quick --seeds 1 --parts gain,all-to-all,hops,sharing,uncoordinated,sigma,delta,scale,twins,windows,"
+        "plan-gains,plan-mixed,plan-optima,plan-delta,plan-electrical,plan-pairs,plan-traces,sweep-ratio,sweep-ports,sweep-rate,"
+        "sweep-sigma,sweep-delta,sweep-flows,sweep-gpus,sweep-trace"
+    ),
     "priorities": (
         "--quick --seeds 0 --few-seeds 1 --rounds 4 --elements 4096 --phis 0.3 --policies fifo,random "
         "--within-policies none --within-phis 0.3 --learning-rounds 0 --queue-jobs 0"

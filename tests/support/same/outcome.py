@@ -25,12 +25,9 @@ _ELSEWHERE: Final = tuple(
         (r"^(\d+ s|compiling machine code .*|live page: http.*)\n", ""),  # wall clock, caches, addresses that are drawn
         (r"\.partial-[0-9a-f]+-", ".partial-"),
         (r"\b[0-9a-f]{40}\b(\+changes)?", "<commit>"),
-        (r"^(?! *\"text\":) *(\S.*?)?seconds (to plan|for one arrival).*\n", ""),  # of the turns' study, not in JSON
     )
 )
 """What another machine or moment has otherwise, in texts."""
-_TIMED: Final = re.compile(r"(join|plan) \d+|seconds (to plan|for one arrival).*")
-"""Names of values of the turns' study that are wall-clock times."""
 
 
 @dataclass
@@ -97,18 +94,12 @@ def without_provenance(data: Any) -> Any:
         for key, value in data.items():
             if key == "provenance" and isinstance(value, Mapping):
                 found[key] = {name: value[name] for name in KEPT_PROVENANCE if name in value}
-            elif isinstance(value, list) and _TIMED.fullmatch(key):
-                found[key] = len(value)
             else:
                 found[key] = without_provenance(value)
         return found
     if isinstance(data, list):
-        return [without_provenance(one) for one in data if not _is_timed(one)]
+        return [without_provenance(one) for one in data]
     return data
-
-
-def _is_timed(data: Any) -> bool:
-    return isinstance(data, Mapping) and any(isinstance(one, str) and _TIMED.fullmatch(one) for one in data.values())
 
 
 def _json(text: str) -> Any:
