@@ -48,9 +48,14 @@ def busy(pid: int) -> bool:
     return (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK") > 1
 
 
-def end_at_work(command: Sequence[str], number: signal.Signals) -> int:
-    """Start it, send it a signal when two of its processes are at work, see that they end; its exit code."""
-    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+def end_at_work(command: Sequence[str], number: signal.Signals, temporary: Path | None = None) -> int:
+    """Start it, send it a signal when two of its processes are at work, see that they end; its exit code.
+
+    ``temporary``: the folder of its temporary files.
+    """
+    environment = None if temporary is None else {**os.environ, "TMPDIR": str(temporary)}
+    quiet = subprocess.DEVNULL
+    started = subprocess.Popen(command, stdout=quiet, stderr=quiet, cwd=ROOT, env=environment)
     try:
         deadline = time.monotonic() + PATIENCE_S
         found: list[int] = []

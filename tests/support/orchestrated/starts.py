@@ -64,6 +64,7 @@ def killed_once(folder: Path, ready: Callable[["subprocess.Popen[str]", Path], N
         time.sleep(0.05)
     left = sorted(path.name for path in folder.iterdir() if path.name != "network.yaml")
     left += [f"process {one}" for one in serving(socket)]
+    left += [f"a log that says {path.read_text('utf-8', 'replace')!r}" for path in folder.glob("*.log")]
     return ", ".join(left) and f"left: {', '.join(left)}", orphaned
 
 

@@ -335,7 +335,8 @@ def test_programs_end_with_the_grader_and_with_their_place(tmp_path):
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     command = [sys.executable, "-c", code, str(TEN_LINES)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # who is killed leaves a folder there
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     numbers = list(map(int, done.stdout.split()))
     assert len(numbers) == 2, done.stderr
     until = time.monotonic() + 20

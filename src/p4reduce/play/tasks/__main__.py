@@ -48,7 +48,7 @@ def main(pages: Pages | None = None) -> int:
                 service.serve()
             else:
                 service.close()
-                abandon(given.socket)
+        abandon(given.socket)
     except KeyboardInterrupt:
         return 130
     except (ClusterError, FabricError, TopologyError, OSError) as error:

@@ -335,7 +335,7 @@ def start_network(
 
 
 def await_end(path: Path, patience_s: float = END_S) -> None:
-    """Wait until the process that was told to end has ended, and remove its log where that is empty.
+    """Wait until the process that was told to end has ended; a log of one that was killed is removed where it is empty.
 
     A network that was started at the socket meanwhile is left alone.
     """
@@ -350,7 +350,10 @@ def await_end(path: Path, patience_s: float = END_S) -> None:
 
 
 def abandon(path: Path) -> None:
-    """Of the process itself, while it holds the lock: remove its log, where that is empty."""
+    """Of the process itself, at its end, while it holds the lock: remove its log, where that is empty.
+
+    Who told it to end may have ended too, or may not wait for as long as it takes.
+    """
     _drop_if_empty(log_of(path))
 
 

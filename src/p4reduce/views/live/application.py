@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from p4reduce.topologies.model import Hop
-from p4reduce.views.live.session import NotOffered, Source, Wanted
+from p4reduce.views.live.session import BACKLOG, NotOffered, Source, Wanted
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, load_colour
 from p4reduce.views.report.network import Drawing, draw_inline
 
@@ -65,10 +65,12 @@ def colours() -> list[dict[str, str]]:
 
 
 TOKEN: Final = "x-live-token"  # noqa: S105  (the name of a header)
-IDLE_S: Final = 10.0
+IDLE_S: Final = 9.0
 """that a connection may take to ask for something with the token, or wait after the answer"""
 MOST_CONNECTIONS: Final = 64
-BACKLOG: Final = 128
+TAKEN_AT_ONCE: Final = 16
+"""connections taken in one turn of the loop; each is read within three turns, before MOST_CONNECTIONS others can have
+taken its place"""
 TICK_S: Final = 0.2
 QUIET_TICKS: Final = 100
 """after which a comment is sent, so that a page that went away is noticed"""
@@ -182,6 +184,18 @@ class _Connection(H11Protocol):
             self._deadline = None
 
 
+class _Server(uvicorn.Server):
+    """A server that takes ``TAKEN_AT_ONCE`` connections in one turn, while ``BACKLOG`` may wait in the system.
+
+    asyncio has one number for both.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)
+
+
 class Serving:
     """A server for one socket that listens already."""
 
@@ -201,9 +215,9 @@ class Serving:
             proxy_headers=False,
             timeout_graceful_shutdown=1,
             timeout_keep_alive=int(IDLE_S),
-            backlog=BACKLOG,
+            backlog=TAKEN_AT_ONCE,
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
 
     def run(self, listener: socket.socket) -> None:
         """Until :meth:`end`; in any thread."""

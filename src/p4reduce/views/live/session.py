@@ -220,6 +220,10 @@ DESCRIPTORS: Final = 128
 """more than its connections and files need: the limit of the process grows by them where it may"""
 
 
+BACKLOG: Final = 1024
+"""connections that wait in the system until they are taken"""
+
+
 class LiveServer:
     """Serves a source until it is closed. Use as a context manager.
 
@@ -275,7 +279,7 @@ class LiveServer:
             resource.setrlimit(
                 resource.RLIMIT_NOFILE, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
             )
-        self._socket.listen(64)
+        self._socket.listen(BACKLOG)
         self._thread.start()
 
     def close(self) -> None:

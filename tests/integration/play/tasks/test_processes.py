@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from p4reduce.cli.commands import orchestrate, tasks
 from p4reduce.control_plane.orchestrator import Phase, TaskState, write_trace
 from p4reduce.group.errors import ClusterError
-from p4reduce.play.tasks.service import OccupiedError, RemoteExecutor, join_network, start_network
+from p4reduce.play.tasks.service import OccupiedError, RemoteExecutor, join_network, log_of, start_network
 from p4reduce.topologies import save
 from tests.support.orchestrated.bench import (
     PS_PER_US,
@@ -83,6 +83,10 @@ def test_killed_for_good_at_random_moments(folder, network):
     with RemoteExecutor(network) as executor:
         assert set(executor.running()) == {"first", "second"}, "a task was started under another name, or not at all"
         executor.end()
+    deadline = time.monotonic() + PATIENCE_S
+    while log_of(network).exists():  # whoever told it to end need not wait
+        assert time.monotonic() < deadline, log_of(network).read_text()
+        time.sleep(0.01)
 
 
 def commands():

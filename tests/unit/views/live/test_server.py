@@ -303,6 +303,31 @@ server.close()
     subprocess.run([sys.executable, "-c", program], check=True, timeout=LONG_S)
 
 
+def test_a_request_that_waits_is_read_before_connections_behind_it_take_its_place():
+    """Connections wait while what answers is imported; the first of them is not closed to make room for the last."""
+    source = VirtualSource("a tensor", Player())
+    source.end = "the run has ended"
+    server = LiveServer(source)
+    with contextlib.ExitStack() as held:
+        listener = held.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(application.BACKLOG)
+        port = listener.getsockname()[1]
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
+        connection.request("GET", f"/api/scene?token={server.token}")
+        for _ in range(4 * application.MOST_CONNECTIONS):
+            held.enter_context(socket.create_connection(("127.0.0.1", port)))
+        serving = application.Serving(source, server.token, port)
+        thread = threading.Thread(target=serving.run, args=(listener,))
+        thread.start()
+        try:
+            assert connection.getresponse().status == 200
+        finally:
+            connection.close()
+            serving.end()
+            thread.join()
+
+
 def test_who_asks_without_the_token_and_never_reads_is_closed_and_keeps_nobody_away(monkeypatch):
     """A connection is not busy because of what anybody may ask for."""
     monkeypatch.setattr(application, "IDLE_S", 1.0)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import Final
 
 import yaml
 from joblib import Parallel, delayed
+from joblib.externals.loky import get_reusable_executor
 
 from p4reduce.base.signals import end_with
 from p4reduce_course import catalogue
@@ -408,18 +410,26 @@ def grade_all(
         told: called with (student, done, of how many).
     """
     folders = submissions(folder)
-    run = Parallel(n_jobs=max(1, min(jobs, len(folders))), return_as="generator_unordered", batch_size=1)
+    processes = max(1, min(jobs, len(folders)))
+    run = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)
     found: dict[str, Graded] = {}
-    for graded in run(delayed(_graded)(path, lab, seed, tuple(only), os.getpid()) for path in folders):
-        found[graded.student] = graded
-        told(graded.student, len(found), len(folders))
+    with tempfile.TemporaryDirectory(prefix="p4reduce-class-") as copies:
+        try:
+            for graded in run(delayed(_graded)(path, lab, seed, tuple(only), os.getpid(), copies) for path in folders):
+                found[graded.student] = graded
+                told(graded.student, len(found), len(folders))
+        except BaseException:  # the processes end before their copies are removed
+            if processes > 1:
+                get_reusable_executor().shutdown(wait=True, kill_workers=True)
+            raise
     return _compared([found[path.name] for path in folders])
 
 
-def _graded(path: Path, lab: str | None, seed: bytes, only: tuple[str, ...], master: int) -> Graded:
-    """``master``: the process that this one must not outlive."""
+def _graded(path: Path, lab: str | None, seed: bytes, only: tuple[str, ...], master: int, copies: str) -> Graded:
+    """Grade one submission; ``master``: the process that this one must not outlive; ``copies``: for temporary files."""
     if master != os.getpid():
         end_with(master)
+        tempfile.tempdir = copies
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         report = grade(path, lab=lab, student=path.name, seed=seed, only=only, follow=False)
