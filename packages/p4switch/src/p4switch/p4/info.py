@@ -228,7 +228,7 @@ def _structured(note: Annotation) -> Message:
 def _value(tokens: Sequence[Token]) -> tuple[str, object]:
     """A value of an annotation, which may be an expression of constants."""
     checker = Checker(Diagnostics())
-    node = ExpressionParser(list(tokens), checker.diagnostics).expression()
+    node = ExpressionParser(list(tokens), checker.env.diagnostics).expression()
     checker.check(node)
     if isinstance(node.value, bool):
         return "bool_value", Word(str(node.value).lower())

@@ -1,6 +1,6 @@
-"""What every part of the checker shares."""
+"""What every part of the checker shares: names and what they name, the state of a check, types as they are written."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -187,10 +187,12 @@ def what_is(target: Any) -> str:
     return _CALLED.get(type(target), "something else")
 
 
-class CheckerBase:
-    """The state of the checker.
+class Environment:
+    """Where a check stands, which all parts of the checker share.
 
     Attributes:
+        types: every type of the program, once.
+        globals: the scope of the program.
         scope: that of what is being checked.
         context: what statements stand in: ``apply``, ``action``, ``state``, ``function`` or nothing.
         program: the parser or control around.
@@ -233,6 +235,17 @@ class CheckerBase:
             )
 
 
+class Part:
+    """A part of the checker."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+
+    def error(self, at: int, message: str, hint: str = "") -> None:
+        """Something is wrong."""
+        self.env.error(at, message, hint)
+
+
 # From types as they are written to types.
 
 
@@ -242,12 +255,16 @@ WIDEST_VARBIT = 1 << 16
 LARGEST_STACK = 4096
 
 
-class TypeResolver(CheckerBase):
-    """Resolves types."""
+class TypeResolver(Part):
+    """Resolves types.
 
-    def constant(self, expression: Expression, what: str) -> int | None:
-        """The compile-time number of an expression; None, and an error, if it has none."""
-        raise NotImplementedError
+    ``constant`` gives the compile-time number of an expression; None, and an error that begins with its second
+    argument, if it has none.
+    """
+
+    def __init__(self, env: Environment, constant: Callable[[Expression, str], int | None]) -> None:
+        super().__init__(env)
+        self._constant = constant
 
     def resolve(self, ref: TypeRef) -> Type:
         """The type that is written there; UNKNOWN, and an error, if there is none."""
@@ -259,7 +276,7 @@ class TypeResolver(CheckerBase):
             case StackTypeRef():
                 return self._stack(ref)
             case TupleTypeRef():
-                return self.types.tuple_of(tuple(self.resolve(e) for e in ref.elements))
+                return self.env.types.tuple_of(tuple(self.resolve(e) for e in ref.elements))
             case AnyType():
                 return UNKNOWN
         return UNKNOWN
@@ -267,7 +284,7 @@ class TypeResolver(CheckerBase):
     def _numeric(self, ref: NumericType) -> Type:
         if ref.width is None:
             return INTEGER if ref.kind == "int" else bits(1)
-        width = self.constant(ref.width, f"the width of '{ref.kind}<…>'")
+        width = self._constant(ref.width, f"the width of '{ref.kind}<…>'")
         if width is None:
             return UNKNOWN
         if width < 0 or (width == 0 and ref.kind == "int"):
@@ -288,9 +305,9 @@ class TypeResolver(CheckerBase):
     def _named(self, ref: NamedType) -> Type:
         if ref.name in WORDS:
             return WORDS[ref.name]
-        target = (self.globals if ref.rooted else self.scope).find(ref.name)
+        target = (self.env.globals if ref.rooted else self.env.scope).find(ref.name)
         if target is None:
-            hint = self.scope.near(ref.name)
+            hint = self.env.scope.near(ref.name)
             self.error(ref.at, f"there is no type {ref.name!r}", hint or "Declare it above its first use.")
             return UNKNOWN
         arguments = tuple(self.resolve(a) for a in ref.arguments)
@@ -321,11 +338,11 @@ class TypeResolver(CheckerBase):
         if len(wanted) != len(arguments):
             self.error(ref.at, f"{target.name!r} takes {len(wanted)} type arguments, not {len(arguments)}")
             return UNKNOWN
-        return self.types.substitute(kind, dict(zip(wanted, arguments, strict=True)))
+        return self.env.types.substitute(kind, dict(zip(wanted, arguments, strict=True)))
 
     def _stack(self, ref: StackTypeRef) -> Type:
         element = self.resolve(ref.element)
-        size = self.constant(ref.size, "the size of a stack")
+        size = self._constant(ref.size, "the size of a stack")
         if element is UNKNOWN or size is None:
             return UNKNOWN
         if not (isinstance(element, CompositeType) and (is_header(element) or is_union(element))):
@@ -335,8 +352,9 @@ class TypeResolver(CheckerBase):
         if not 0 < size <= LARGEST_STACK:
             self.error(ref.size.at, f"a stack has 1 to {LARGEST_STACK} elements, not {size}")
             return UNKNOWN
-        return self.types.stack(element, size)
+        return self.env.types.stack(element, size)
 
-    def describes_instance(self, kind: Type) -> bool:
-        """Whether objects of the type are instances, which no variable holds."""
-        return isinstance(kind, DeclaredType) and kind.kind in ("extern", "parser", "control", "package")
+
+def describes_instance(kind: Type) -> bool:
+    """Whether objects of the type are instances, which no variable holds."""
+    return isinstance(kind, DeclaredType) and kind.kind in ("extern", "parser", "control", "package")

@@ -1,11 +1,10 @@
 """Types of expressions (P4_16 specification, section 8)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from p4switch.p4.syntax.tree import (
     Alias,
-    Argument,
     Binary,
     Boolean,
     Call,
@@ -15,8 +14,6 @@ from p4switch.p4.syntax.tree import (
     Enumeration,
     EnumMember,
     Expression,
-    Extern,
-    Function,
     Index,
     Instance,
     InvalidHeader,
@@ -24,9 +21,7 @@ from p4switch.p4.syntax.tree import (
     Member,
     Name,
     Number,
-    Package,
     Parameter,
-    Program,
     Record,
     Slice,
     Table,
@@ -37,7 +32,7 @@ from p4switch.p4.syntax.tree import (
     ValueSet,
     Variable,
 )
-from p4switch.p4.types.base import near, what_is
+from p4switch.p4.types.base import Environment, Part, TypeResolver, near, what_is
 from p4switch.p4.types.kinds import (
     ANYTHING,
     BOOL,
@@ -57,35 +52,58 @@ from p4switch.p4.types.kinds import (
     StackType,
     TupleType,
     Type,
-    TypeVariable,
-    Unifier,
     bits,
     convert,
     plain,
     why_no_cast,
 )
-from p4switch.p4.types.operators import OperatorChecker
+from p4switch.p4.types.operators import Coercion, Operators
 
 _STACK_MEMBERS = ("next", "last", "lastIndex", "size")
 
 
-class ExpressionChecker(OperatorChecker):
-    """Finds the type, and where it is known the value, of every expression."""
+class Expressions(Part):
+    """Finds the type, and where it is known the value, of every expression; ``check_call`` does so for a call."""
 
-    def check(self, node: Expression, expected: Type | None = None) -> Type:
+    def __init__(self, env: Environment, check_call: Callable[[Call], Type]) -> None:
+        super().__init__(env)
+        self.coercion = Coercion(env)
+        self.resolver = TypeResolver(env, self.constant)
+        operators = Operators(env, self.coercion, self.check)
+        self._methods: dict[type[Expression], Callable[[Any], Type]] = {
+            Number: self._number,
+            Boolean: self._boolean,
+            Text: self._text,
+            Name: self._name,
+            Member: self._member,
+            Index: self._index,
+            Slice: self._slice,
+            Ternary: self._ternary,
+            Unary: operators.check_unary,
+            Binary: operators.check_binary,
+            ListOf: self._list_of,
+            Record: self._record_of,
+            Cast: self._cast_of,
+            TypeName: self._type_name,
+            Call: check_call,
+            Default: self._default,
+            InvalidHeader: self._invalid_header,
+        }
+
+    def check(self, node: Expression) -> Type:
         """The type of an expression, which is written into it; UNKNOWN after an error."""
-        method = _METHODS.get(type(node))
-        found: Type = getattr(self, method)(node) if method else UNKNOWN
-        node.type = found
-        return found
+        method = self._methods.get(type(node))
+        kind = UNKNOWN if method is None else method(node)
+        node.type = kind
+        return kind
 
     def checked(self, node: Expression, expected: Type, what: str) -> Expression:
         """The expression, converted to what is expected of it; an error begins with ``what``."""
         self.check(node)
-        return self.coerce(node, expected, what)
+        return self.coercion.coerce(node, expected, what)
 
     def constant(self, expression: Expression, what: str) -> int | None:
-        """See TypeResolver."""
+        """The compile-time number of an expression; None, and an error that begins with ``what``, if it has none."""
         self.check(expression)
         if isinstance(expression.value, int) and not isinstance(expression.value, bool):
             return expression.value
@@ -104,7 +122,7 @@ class ExpressionChecker(OperatorChecker):
             return UNKNOWN
         kind = bits(node.width, node.signed)
         node.value = node.number
-        self._check_range(node, node.number, kind)
+        self.coercion.check_range(node, node.number, kind)
         node.value = kind.wrap(node.number)
         return kind
 
@@ -123,7 +141,7 @@ class ExpressionChecker(OperatorChecker):
         return NO_HEADER
 
     def _name(self, node: Name) -> Type:
-        target = self._target_of(node)
+        target = self.target_of(node)
         if target is None:
             return UNKNOWN
         if isinstance(target, list):
@@ -141,16 +159,16 @@ class ExpressionChecker(OperatorChecker):
         self.error(node.at, f"{node.name!r} is {what_is(target)}, not a value")
         return UNKNOWN
 
-    def _target_of(self, node: Name) -> Any:
+    def target_of(self, node: Name) -> Any:
         """What a name names; None, and an error, if nothing."""
         if node.target is not None:
             return node.target
-        target = (self.globals if node.rooted else self.scope).find(node.name)
-        if target is None and node.name in self.match_kinds:
-            return self.match_kinds[node.name]
+        target = (self.env.globals if node.rooted else self.env.scope).find(node.name)
+        if target is None and node.name in self.env.match_kinds:
+            return self.env.match_kinds[node.name]
         if target is None:
-            hint = self.scope.near(node.name)
-            if not hint and node.name in self.errors:
+            hint = self.env.scope.near(node.name)
+            if not hint and node.name in self.env.errors:
                 hint = f"Write error.{node.name}."
             self.error(node.at, f"{node.name!r} is not declared", hint or "Declare it above its first use.")
         return target
@@ -158,12 +176,12 @@ class ExpressionChecker(OperatorChecker):
     def type_named(self, node: Expression) -> Type | None:
         """The type that an expression names, as in ``Enum.member``; None if it names none."""
         if isinstance(node, TypeName):
-            return self.resolve(node.ref)
+            return self.resolver.resolve(node.ref)
         if not isinstance(node, Name):
             return None
         if node.name == "error":
             return ERROR
-        target = (self.globals if node.rooted else self.scope).find(node.name)
+        target = (self.env.globals if node.rooted else self.env.scope).find(node.name)
         if isinstance(target, Alias | Enumeration):
             return target.type or UNKNOWN
         return None
@@ -201,9 +219,9 @@ class ExpressionChecker(OperatorChecker):
 
     def _member_of_type(self, node: Member, kind: Type) -> Type:
         if kind is ERROR:
-            member = self.errors.get(node.name)
+            member = self.env.errors.get(node.name)
             if member is None:
-                self.error(node.at, f"there is no error {node.name!r}", near(node.name, self.errors))
+                self.error(node.at, f"there is no error {node.name!r}", near(node.name, self.env.errors))
                 return UNKNOWN
             node.target = node.value = member
             return ERROR
@@ -235,8 +253,8 @@ class ExpressionChecker(OperatorChecker):
         if node.name == "size":
             node.value = base.size
             return bits(32)
-        if self.context in ("apply", "action", "function") and node.name in ("next", "last"):
-            where = {"apply": "a control", "action": "an action"}.get(self.context, "a function")
+        if self.env.context in ("apply", "action", "function") and node.name in ("next", "last"):
+            where = {"apply": "a control", "action": "an action"}.get(self.env.context, "a function")
             self.error(node.at, f"{node.name!r} of a stack is for parsers, not for {where}", "Use an index: …[0].")
         return bits(32) if node.name == "lastIndex" else base.element
 
@@ -266,7 +284,7 @@ class ExpressionChecker(OperatorChecker):
                 node.index.at, f"there is no element {value} in a stack of {base.size}", "Elements count from 0."
             )
         if node.index.type is INTEGER:
-            self.give(node.index, bits(32))
+            self.coercion.give(node.index, bits(32))
         elif not isinstance(plain(node.index.type or UNKNOWN), Bits) and not isinstance(node.index.type, EnumType):
             self.error(node.index.at, f"an index is a number, not {node.index.type}")
         return base.element
@@ -304,10 +322,10 @@ class ExpressionChecker(OperatorChecker):
         yes, no = self.check(node.yes), self.check(node.no)
         node.effects = node.condition.effects or node.yes.effects or node.no.effects
         if yes is INTEGER and no is not INTEGER:
-            node.yes = self.coerce(node.yes, no, "the results of '?' are of one type; the other is")
+            node.yes = self.coercion.coerce(node.yes, no, "the results of '?' are of one type; the other is")
             yes = node.yes.type or UNKNOWN
         elif (no is INTEGER and yes is not INTEGER) or yes is not no:
-            node.no = self.coerce(node.no, yes, "the results of '?' are of one type; the other is")
+            node.no = self.coercion.coerce(node.no, yes, "the results of '?' are of one type; the other is")
         if node.condition.value is not None:
             node.value = node.yes.value if node.condition.value else node.no.value
         return yes
@@ -319,7 +337,7 @@ class ExpressionChecker(OperatorChecker):
         node.value = None if any(v is None for v in values) else values
         if UNKNOWN in kinds:
             return UNKNOWN
-        return self.types.tuple_of(tuple(kinds))
+        return self.env.types.tuple_of(tuple(kinds))
 
     def _record_of(self, node: Record) -> Type:
         kinds = {name: self.check(value) for name, value in node.fields}
@@ -329,11 +347,11 @@ class ExpressionChecker(OperatorChecker):
     def _cast_of(self, node: Cast) -> Type:
         source = self.check(node.operand)
         node.effects = node.operand.effects
-        target = self.resolve(node.ref) if node.ref is not None else source
+        target = self.resolver.resolve(node.ref) if node.ref is not None else source
         if source is UNKNOWN or target is UNKNOWN:
             return UNKNOWN
         if isinstance(node.operand, ListOf | Record | InvalidHeader):
-            node.operand = self.coerce(node.operand, target, "this is cast to")
+            node.operand = self.coercion.coerce(node.operand, target, "this is cast to")
             node.value = node.operand.value
             return target
         reason = why_no_cast(source, target)
@@ -343,47 +361,14 @@ class ExpressionChecker(OperatorChecker):
         if node.operand.value is not None:
             node.value = convert(node.operand.value, source, plain(target))
         if source is INTEGER and isinstance(plain(target), Bits):
-            self.give(node.operand, plain(target))
+            self.coercion.give(node.operand, plain(target))
         return target
 
     def _type_name(self, node: TypeName) -> Type:
         self.error(node.at, "a type stands where a value is expected")
         return UNKNOWN
 
-    def _call(self, node: Call) -> Type:
-        return self.check_call(node)
-
-    def check_call(self, node: Call) -> Type:
-        """The type of what a call gives."""
-        raise NotImplementedError
-
-
-_METHODS = {
-    Number: "_number",
-    Boolean: "_boolean",
-    Text: "_text",
-    Name: "_name",
-    Member: "_member",
-    Index: "_index",
-    Slice: "_slice",
-    Ternary: "_ternary",
-    Unary: "check_unary",
-    Binary: "check_binary",
-    ListOf: "_list_of",
-    Record: "_record_of",
-    Cast: "_cast_of",
-    TypeName: "_type_name",
-    Call: "_call",
-    Default: "_default",
-    InvalidHeader: "_invalid_header",
-}
-
-
-# What may be assigned to (P4_16 specification, section 6.6).
-
-
-class PlaceChecker(ExpressionChecker):
-    """Checks left-hand sides."""
+    # --- what may be assigned to (P4_16 specification, section 6.6)
 
     def check_place(self, node: Expression, what: str) -> Type:
         """The type of what is assigned to; UNKNOWN, and an error that begins with ``what``, if nothing can be."""
@@ -432,206 +417,3 @@ class PlaceChecker(ExpressionChecker):
             case ValueSet():
                 return f"{node.name!r} is a value set, which the control plane fills", ""
         return f"{node.name!r} is {what_is(target)}", ""
-
-
-# Arguments of calls: which parameter each is for, and whether it fits (specification, section 6.8).
-
-
-SIZES = {"minSizeInBits": (0, 1), "minSizeInBytes": (0, 8), "maxSizeInBits": (1, 1), "maxSizeInBytes": (1, 8)}
-_ON_HEADERS = ("isValid", "setValid", "setInvalid", *SIZES)
-
-
-class ArgumentChecker(PlaceChecker):
-    """Binds arguments to parameters."""
-
-    def bind(
-        self,
-        at: int,
-        what: str,
-        parameters: Sequence[Parameter],
-        arguments: Sequence[Argument],
-        types: dict[Any, Any],
-    ) -> list[Expression | None]:
-        """The arguments in the order of the parameters, converted; errors if they do not fit."""
-        bound: list[Expression | None] = [None] * len(parameters)
-        given = [False] * len(parameters)
-        if len(arguments) > len(parameters):
-            self.error(at, f"{what} takes {len(parameters)} arguments, not {len(arguments)}", listed(parameters))
-            return bound
-        names = {p.name: i for i, p in enumerate(parameters)}
-        for position, argument in enumerate(arguments):
-            index = names.get(argument.name) if argument.name is not None else position
-            if index is None:
-                self.error(argument.at, f"{what} has no parameter {argument.name!r}", near(str(argument.name), names))
-                continue
-            if given[index]:
-                self.error(argument.at, f"{what}: the parameter {parameters[index].name!r} is given twice")
-                continue
-            given[index] = True
-            bound[index] = self._argument(what, parameters[index], argument, types)
-        for index, parameter in enumerate(parameters):
-            if not given[index]:
-                if parameter.default is not None:
-                    bound[index] = parameter.default
-                elif parameter.annotation("optional") is None:
-                    message = f"{what} takes {len(parameters)} arguments, not {len(arguments)}: "
-                    self.error(at, f"{message}{parameter.name!r} is missing", listed(parameters))
-                    return bound
-        return bound
-
-    def _argument(
-        self, what: str, parameter: Parameter, argument: Argument, types: dict[Any, Any]
-    ) -> Expression | None:
-        kind = self.types.substitute(parameter.type or UNKNOWN, types)
-        value = argument.value
-        if value is None:
-            if parameter.direction != "out":
-                self.error(argument.at, f"{what}: '_' stands for what comes out, but {parameter.name!r} goes in")
-            return None
-        if value.type is UNKNOWN:
-            return value
-        if parameter.direction in ("out", "inout"):
-            place = self.check_place(value, f"the {parameter.direction!r} argument {parameter.name!r} of {what}")
-            if (
-                place is not UNKNOWN
-                and place is not kind
-                and not isinstance(kind, TypeVariable)
-                and kind is not UNKNOWN
-            ):
-                hint = f"Use a variable of the type {kind}, and cast it afterwards."
-                self.error(value.at, f"the argument {parameter.name!r} of {what} is {kind}, but this is {place}", hint)
-            return value
-        if kind is STRING and value.type is not STRING:
-            self.error(value.at, f"the argument {parameter.name!r} of {what} is a string", 'Write "…".')
-            return value
-        if isinstance(value.type, ApplyResult):
-            self.error(value.at, "the result of apply() is no argument", "Use .hit or .miss.")
-            return value
-        if isinstance(kind, DeclaredType):
-            if value.type is not kind and not Unifier(self.types, ()).unify(kind, value.type or UNKNOWN):
-                self.error(value.at, f"the argument {parameter.name!r} of {what} is {kind}, but this is {value.type}")
-            return value
-        return self.coerce(value, kind, f"the argument {parameter.name!r} of {what} is")
-
-
-def fits(parameters: Sequence[Parameter], arguments: Sequence[Argument]) -> bool:
-    """Whether the arguments fit by their number and names."""
-    if len(arguments) > len(parameters):
-        return False
-    names = {p.name for p in parameters}
-    if any(a.name is not None and a.name not in names for a in arguments):
-        return False
-    named = {a.name for a in arguments if a.name is not None}
-    positional = sum(a.name is None for a in arguments)
-    for index, parameter in enumerate(parameters):
-        optional = parameter.default is not None or parameter.annotation("optional") is not None
-        if index >= positional and parameter.name not in named and not optional:
-            return False
-    return True
-
-
-def pairs_of(parameters: Sequence[Parameter], arguments: Sequence[Argument]) -> list[tuple[Parameter, Argument]]:
-    """Parameters with the arguments that are for them."""
-    by_name = {p.name: p for p in parameters}
-    found = []
-    for index, argument in enumerate(arguments):
-        parameter = by_name.get(argument.name) if argument.name is not None else None
-        if parameter is None and argument.name is None and index < len(parameters):
-            parameter = parameters[index]
-        if parameter is not None:
-            found.append((parameter, argument))
-    return found
-
-
-def listed(parameters: Sequence[Parameter]) -> str:
-    """Parameters in words, for hints."""
-    if not parameters:
-        return ""
-    return "Its parameters: " + ", ".join(f"{p.direction} {p.name}".strip() for p in parameters) + "."
-
-
-def signature(function: Function) -> str:
-    """The parameters of a function in words."""
-    return listed(function.parameters)
-
-
-# Objects that are made: instances, and arguments of packages (specification, section 11.3).
-
-
-class ConstructorChecker(ArgumentChecker):
-    """Checks constructors."""
-
-    def construct(self, node: Any, kind: Type, arguments: Sequence[Argument], at: int) -> Type:
-        """The type of an object that is made; ``node.bound`` gets the arguments in order."""
-        if not isinstance(kind, DeclaredType) or kind.kind not in ("extern", "parser", "control", "package"):
-            if kind is not UNKNOWN:
-                self.error(at, f"{kind} is no extern, parser, control or package, so there are no instances of it")
-            return UNKNOWN
-        node.effects = False
-        declaration = kind.declaration
-        what = f"the constructor of {declaration.name!r}"
-        parameters = self._constructor(declaration, arguments, at)
-        if parameters is None:
-            return UNKNOWN
-        variables = list(declaration.type_variables)
-        unifier = Unifier(self.types, variables)
-        for variable, given in zip(variables, kind.arguments, strict=False):
-            if given is not variable:
-                unifier.found[variable] = given
-        if isinstance(declaration, Extern) and variables and not unifier.found:
-            hint = f"Write {declaration.name}<bit<32>>(…)."
-            self.error(at, f"{declaration.name!r} needs {len(variables)} type argument(s): of what?", hint)
-            return UNKNOWN
-        for parameter, argument in pairs_of(parameters, arguments):
-            if argument.value is None or argument.value.type in (None, UNKNOWN):
-                continue
-            if not unifier.unify(parameter.type, argument.value.type or UNKNOWN) and isinstance(
-                parameter.type, DeclaredType
-            ):
-                self._wrong_program(argument.value, parameter, unifier)
-                return UNKNOWN
-        node.bound = self.bind(at, what, parameters, arguments, unifier.found)
-        node.target = declaration
-        for value in node.bound:
-            if value is not None and value.value is None and not isinstance(value.type, DeclaredType):
-                self.not_constant(value, what)
-        return unifier.apply(kind)
-
-    def not_constant(self, value: Expression, what: str) -> None:
-        """An error unless a value may be known at compile time."""
-        from p4switch.p4.types.base import may_be_constant  # noqa: PLC0415 -- it needs nothing but trees
-
-        if value.type is not UNKNOWN and not may_be_constant(value, {}):
-            self.error(value.at, f"an argument of {what} must be known when the program is compiled")
-
-    def _constructor(self, declaration: Any, arguments: Sequence[Argument], at: int) -> list[Parameter] | None:
-        if isinstance(declaration, Program):
-            if declaration.body is None:
-                self.error(at, f"{declaration.name!r} is only the type of a {declaration.kind}")
-                return None
-            return declaration.constructor
-        if isinstance(declaration, Package):
-            return declaration.parameters
-        constructors = [m for m in declaration.methods if m.result is None]
-        for constructor in constructors:
-            if fits(constructor.parameters, arguments):
-                return list(constructor.parameters)
-        if not constructors:
-            return []
-        wanted = signature(constructors[0])
-        self.error(at, f"{declaration.name!r} is made with other arguments than these {len(arguments)}", wanted)
-        return None
-
-    def _wrong_program(self, value: Expression, parameter: Parameter, unifier: Unifier) -> None:
-        wanted: DeclaredType = parameter.type
-        given = value.type
-        hint = ""
-        if isinstance(given, DeclaredType) and isinstance(given.declaration, Program):
-            own = dict(zip(wanted.declaration.type_variables, wanted.arguments, strict=False))
-            kinds = [unifier.apply(self.types.substitute(p.type, own)) for p in wanted.declaration.parameters]
-            shown = ", ".join(
-                f"{p.direction + ' ' if p.direction else ''}{k} {p.name}"
-                for p, k in zip(wanted.declaration.parameters, kinds, strict=True)
-            )
-            hint = f"Its parameters must be ({shown})."
-        self.error(value.at, f"{given} cannot be the {wanted.name} of this package", hint)

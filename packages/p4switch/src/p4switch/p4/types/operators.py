@@ -1,5 +1,6 @@
 """Types of operators (P4_16 specification, sections 8.4 to 8.10)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from p4switch.p4.diagnostics import Unexpected
@@ -16,7 +17,7 @@ from p4switch.p4.syntax.tree import (
     Ternary,
     Unary,
 )
-from p4switch.p4.types.base import TypeResolver
+from p4switch.p4.types.base import Environment, Part
 from p4switch.p4.types.kinds import (
     ANYTHING,
     BOOL,
@@ -53,7 +54,7 @@ from p4switch.p4.types.kinds import (
 # What may stand where a type is expected (P4_16 specification, sections 8.11 and 8.12).
 
 
-class Coercion(TypeResolver):
+class Coercion(Part):
     """Implicit conversions."""
 
     def coerce(self, node: Expression, target: Type, what: str) -> Expression:
@@ -118,11 +119,12 @@ class Coercion(TypeResolver):
             raise Unexpected
         value = node.value
         if isinstance(value, int):
-            self._check_range(node, value, kind)
+            self.check_range(node, value, kind)
         self.give(node, target)
         return node
 
-    def _check_range(self, node: Expression, value: int, kind: Bits) -> None:
+    def check_range(self, node: Expression, value: int, kind: Bits) -> None:
+        """A warning if a number does not fit into its width."""
         low = -(1 << (kind.width - 1)) if kind.signed else 0
         high = (1 << (kind.width - kind.signed)) - 1
         if not low <= value <= high:
@@ -131,7 +133,7 @@ class Coercion(TypeResolver):
                 message = f"{value} is negative, but {kind} is unsigned; {kind.wrap(value)} is taken"
             else:
                 message = f"{value} needs {need} bits, but {kind} has {kind.width}; {kind.wrap(value)} is taken"
-            self.diagnostics.warning(node.at, message)
+            self.env.diagnostics.warning(node.at, message)
 
     def give(self, node: Expression, kind: Type) -> None:
         """Gives a type to numbers of no width within an expression."""
@@ -261,16 +263,18 @@ SHIFT_BITS = 8
 """Bits of the widest shift amount that the target takes."""
 
 
-class OperatorChecker(Coercion):
-    """Checks operators."""
+class Operators(Part):
+    """Checks operators; ``check`` finds the type of an operand."""
 
-    def check(self, node: Expression, expected: Type | None = None) -> Type:
-        """See ExpressionChecker."""
-        raise NotImplementedError
+    def __init__(self, env: Environment, coercion: Coercion, check: Callable[[Expression], Type]) -> None:
+        super().__init__(env)
+        self._coerce = coercion.coerce
+        self._give = coercion.give
+        self._check = check
 
     def check_unary(self, node: Unary) -> Type:
         """``!``, ``~``, ``-``, ``+``."""
-        kind = self.check(node.operand)
+        kind = self._check(node.operand)
         node.effects = node.operand.effects
         if kind is UNKNOWN:
             return UNKNOWN
@@ -280,7 +284,7 @@ class OperatorChecker(Coercion):
                 self.error(node.at, f"'!' is for bool, not for {kind}", hint)
                 return UNKNOWN
         elif isinstance(kind, EnumType) and kind.base:
-            node.operand = self.coerce(node.operand, kind.base, "an operand is")
+            node.operand = self._coerce(node.operand, kind.base, "an operand is")
             kind = kind.base
         elif not isinstance(kind, Bits) and (kind is not INTEGER or node.operator == "~"):
             hint = "Use '!' for bool." if kind is BOOL else ""
@@ -293,13 +297,13 @@ class OperatorChecker(Coercion):
 
     def check_binary(self, node: Binary) -> Type:
         """All operators with two operands."""
-        self.check(node.left)
-        self.check(node.right)
+        self._check(node.left)
+        self._check(node.right)
         node.effects = node.left.effects or node.right.effects
         for side in ("left", "right"):
             operand: Expression = getattr(node, side)
             if isinstance(operand.type, EnumType) and operand.type.base and node.operator not in ("==", "!="):
-                setattr(node, side, self.coerce(operand, operand.type.base, "an operand is"))
+                setattr(node, side, self._coerce(operand, operand.type.base, "an operand is"))
         left, right = node.left.type or UNKNOWN, node.right.type or UNKNOWN
         if UNKNOWN in (left, right):
             return BOOL if node.operator in _GIVES_BOOL else UNKNOWN
@@ -349,7 +353,7 @@ class OperatorChecker(Coercion):
             return self._concatenation(node, left, right)
         if operator in ("&&&", ".."):
             kind = self._same(node, left, right)
-            return UNKNOWN if kind is UNKNOWN else self.types.set(kind)
+            return UNKNOWN if kind is UNKNOWN else self.env.types.set(kind)
         kind = self._same(node, left, right)
         if kind is UNKNOWN:
             return BOOL if operator in _GIVES_BOOL else UNKNOWN
@@ -381,10 +385,10 @@ class OperatorChecker(Coercion):
         if left is right:
             return left
         if left is INTEGER and isinstance(right, Bits):
-            node.left = self.coerce(node.left, right, "an operand is")
+            node.left = self._coerce(node.left, right, "an operand is")
             return node.left.type or UNKNOWN
         if right is INTEGER and isinstance(left, Bits):
-            node.right = self.coerce(node.right, left, "an operand is")
+            node.right = self._coerce(node.right, left, "an operand is")
             return node.right.type or UNKNOWN
         wider = right if isinstance(left, Bits) and isinstance(right, Bits) and right.width > left.width else left
         smaller, at = (left, node.left) if wider is right else (right, node.right)
@@ -407,13 +411,13 @@ class OperatorChecker(Coercion):
 
     def _alike_sides(self, node: Binary, left: Type, right: Type) -> tuple[Expression, Expression]:
         if left is INTEGER or isinstance(left, TupleType) or isinstance(node.left.value, tuple):
-            return self.coerce(
+            return self._coerce(
                 node.left, right, f"{node.operator!r} compares values of one type; the other is"
             ), node.right
         if isinstance(left, EnumType) and left.base is right:
-            return self.coerce(node.left, right, ""), node.right
+            return self._coerce(node.left, right, ""), node.right
         what = f"{node.operator!r} compares values of one type; the other is"
-        return node.left, self.coerce(node.right, left, what)
+        return node.left, self._coerce(node.right, left, what)
 
     def _shift(self, node: Binary, left: Type, right: Type) -> Type:
         amount = node.right.value
@@ -439,7 +443,7 @@ class OperatorChecker(Coercion):
                     node.right.at, f"the target takes shift amounts of at most {SHIFT_BITS} bits, not {right}", hint
                 )
         elif right is INTEGER:
-            self.give(node.right, bits(max(amount.bit_length(), 1)))
+            self._give(node.right, bits(max(amount.bit_length(), 1)))
         return left
 
     def _concatenation(self, node: Binary, left: Type, right: Type) -> Type:
