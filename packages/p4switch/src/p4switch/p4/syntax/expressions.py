@@ -84,9 +84,18 @@ DEEPEST: Final = 200
 _CLOSING: Final = frozenset("([{")
 _CLOSED: Final = frozenset(")]}")
 
+_PRECEDENCE: Final = {
+    "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, ">": 4, "<=": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
+    "+": 9, "-": 9, "++": 9, "|+|": 9, "|-|": 9, "*": 10, "/": 10, "%": 10,
+}  # fmt: skip
+"""Unlike in C, ``&``, ``^`` and ``|`` bind closer than comparisons."""
 
-class TokenStream:
-    """Reads tokens one after the other."""
+_ADDITIVE: Final = 9
+TYPE_WORDS: Final = frozenset({"bit", "int", "varbit", "bool", "tuple", "string", "void", "match_kind"})
+
+
+class ExpressionParser:
+    """Reads tokens one after the other, and parses expressions and types."""
 
     def __init__(self, tokens: list[Token], diagnostics: Diagnostics) -> None:
         last = tokens[-1][2] + len(tokens[-1][1]) if tokens else 0
@@ -257,20 +266,6 @@ class TokenStream:
         taken = self.tokens[begin : self.at]
         name = taken[0][1] if taken else "pragma"
         return Annotation(at, self.ended, name, taken[1:], "(")
-
-
-_PRECEDENCE: Final = {
-    "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, ">": 4, "<=": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
-    "+": 9, "-": 9, "++": 9, "|+|": 9, "|-|": 9, "*": 10, "/": 10, "%": 10,
-}  # fmt: skip
-"""Unlike in C, ``&``, ``^`` and ``|`` bind closer than comparisons."""
-
-_ADDITIVE: Final = 9
-TYPE_WORDS: Final = frozenset({"bit", "int", "varbit", "bool", "tuple", "string", "void", "match_kind"})
-
-
-class ExpressionParser(TokenStream):
-    """Parses expressions and types."""
 
     # --- types
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
 from p4switch.p4.syntax.preprocessor import END, NAME, OTHER, Token
-from p4switch.p4.syntax.statements import ProgramParser
+from p4switch.p4.syntax.statements import StatementParser
 from p4switch.p4.syntax.tree import (
     Alias,
     Annotation,
@@ -37,7 +37,7 @@ def parse(tokens: list[Token], diagnostics: Diagnostics) -> list[Declaration]:
     return [] if strays else Parser(tokens, diagnostics).declarations()
 
 
-class Parser(ProgramParser):
+class Parser(StatementParser):
     """Parses everything."""
 
     def declarations(self) -> list[Declaration]:

@@ -47,9 +47,17 @@ from p4switch.p4.syntax.tree import (
 
 _COMPOUND = {f"{op}=": op for op in ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")}
 
+_STATEMENTS = {
+    "if": "_if",
+    "return": "_return",
+    "exit": "_exit",
+    "switch": "_switch",
+    "const": "_constant",
+}
+
 
 class StatementParser(ExpressionParser):
-    """Parses statements."""
+    """Parses statements, parsers and controls."""
 
     def block(self) -> Block:
         """``{ … }``; what is wrong with one statement does not keep the others from being read."""
@@ -321,18 +329,7 @@ class StatementParser(ExpressionParser):
         self.expect(")", "the parameters")
         return found
 
-
-_STATEMENTS = {
-    "if": "_if",
-    "return": "_return",
-    "exit": "_exit",
-    "switch": "_switch",
-    "const": "_constant",
-}
-
-
-class ProgramParser(StatementParser):
-    """Parses parsers and controls."""
+    # --- parsers and controls
 
     def program(self, annotations: list[Annotation]) -> Program:
         """``parser`` or ``control``: a type with ``;``, else the thing itself."""
