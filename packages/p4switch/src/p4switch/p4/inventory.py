@@ -6,7 +6,7 @@ from typing import Any, Final
 from p4switch.p4.lower.programs import Emitter, full_name
 from p4switch.p4.lower.statements import global_name
 from p4switch.p4.lower.storage import Instance, ProgramInstance, TableInstance, ValueSetInstance
-from p4switch.p4.syntax.tree import Action, ActionRef, Parameter, Table, ValueSet
+from p4switch.p4.syntax.tree import Action, ActionRef, Declaration, Parameter, Table, ValueSet
 from p4switch.p4.syntax.tree import Instance as InstanceDecl
 from p4switch.p4.types.kinds import Type
 
@@ -24,8 +24,22 @@ class UsedAction:
     parameters: list[Parameter]
 
 
+@dataclass(frozen=True, eq=False)
+class Clash:
+    """Two things that the control plane would know by one name: the second one, and the one before it."""
+
+    kind: str
+    name: str
+    declaration: Declaration
+    before: Declaration
+
+
 class Inventory:
-    """Goes through the instances of a program, each in the place where it is declared."""
+    """Goes through the instances of a program, each in the place where it is declared.
+
+    Attributes:
+        clashes: what the specification forbids, section 18.3: a name refers to one controllable entity.
+    """
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
@@ -36,6 +50,8 @@ class Inventory:
         self.profiles: list[tuple[Instance, list[TableInstance]]] = []
         self._names: dict[tuple[int, Any], str] = {}
         self._seen_actions: set[str] = set()
+        self.clashes: list[Clash] = []
+        self._owners: dict[tuple[str, str], tuple[Declaration, object]] = {}
         for declaration, bound in emitter.program_environment.bound.items():
             if isinstance(declaration, InstanceDecl) and type(bound) is Instance:
                 self._extern(bound)
@@ -97,11 +113,13 @@ class Inventory:
                     name = full_name(local, instance)
                     use = self.emitter.action_uses.get(name)
                     if use is not None:
-                        self._action(name, local, use[0] == "called")
+                        self._action(name, local, use[0] == "called", instance.name)
                 case Table() if isinstance(bound, TableInstance) and bound.json is not None:
                     if local.annotation("hidden") is None:
+                        self._claim("table", bound.name, local, bound)
                         self.tables.append(bound)
                 case ValueSet() if isinstance(bound, ValueSetInstance):
+                    self._claim("value set", bound.name, local, bound)
                     self.value_sets.append(bound)
                 case _ if isinstance(bound, ProgramInstance):
                     self._walk(bound)
@@ -119,10 +137,20 @@ class Inventory:
             return
         if instance.type.name.startswith("direct_") and "binding" not in instance.extra:
             return
+        self._claim(instance.type.name, instance.name, instance.declaration, instance)
         self.externs.append(instance)
 
-    def _action(self, name: str, declaration: Action, called: bool) -> None:
-        if name in self._seen_actions or declaration.annotation("hidden") is not None:
+    def _claim(self, kind: str, name: str, declaration: Declaration, owner: object) -> None:
+        """Something has a name; a second one has it, too, if it is another declaration or of another owner."""
+        before, other = self._owners.setdefault((kind, name), (declaration, owner))
+        if before is not declaration or other != owner:
+            self.clashes.append(Clash(kind, name, declaration, before))
+
+    def _action(self, name: str, declaration: Action, called: bool, owner: str = "") -> None:
+        if declaration.annotation("hidden") is not None:
+            return
+        self._claim("action", name, declaration, owner)
+        if name in self._seen_actions:
             return
         self._seen_actions.add(name)
         free = [] if called else [p for p in declaration.parameters if not p.direction]

@@ -34,6 +34,7 @@ from p4switch.p4.syntax.tree import (
     Call,
     CallStatement,
     Expression,
+    For,
     Function,
     Index,
     Member,
@@ -120,6 +121,10 @@ class Writes:
                 for case in node.cases:
                     if case.body is not None:
                         yield from self._statements(case.body)
+            case For():
+                yield from self._expression(node.condition)
+                for item in (*node.initial, *node.updates, node.body):
+                    yield from self._statements(item)
             case _ if hasattr(node, "condition"):
                 yield from self._expression(node.condition)
                 yield from self._statements(node.yes)

@@ -81,7 +81,7 @@ class Programs(TableLowering):
         found = around.directly.get(node)
         if found is None:
             kind = program.type
-            name = f"{around.name}.{local_name(program)}"
+            name = f"{around.name}.{program.name}"
             found = ProgramInstance(name, kind, [], program, node.at, f"{around.path}{program.name}_")
             around.directly[node] = found
         return found
@@ -141,10 +141,10 @@ class Programs(TableLowering):
             for v in value.bound
         ]
         prefix = f"{around.name}." if around is not None else ""
-        name = prefix + local_name(declaration)
         if isinstance(declaration, Program):
+            name = prefix + declaration.name  # an annotation of the type names no instance
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
-        found = Instance(name, value.type, arguments, declaration, value.at)
+        found = Instance(prefix + local_name(declaration), value.type, arguments, declaration, value.at)
         self.instances.append(found)
         return found
 
@@ -388,7 +388,7 @@ class Emitter(ChecksumLowering):
         self.lists_used = {}
         self.tables, self.actions, self.profiles = [], [], []
         self.instances, self.value_sets, self._running = [], [], []
-        self.emitted = []
+        self.emitted, self.loops = [], []
         self.direct: list[Instance] = []
         found = checker.globals.find("NoAction")
         self.no_action = found if isinstance(found, Action) else None

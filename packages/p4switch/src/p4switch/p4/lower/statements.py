@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from p4switch.p4.diagnostics import SourceFault, Unexpected
-from p4switch.p4.lower.externs import CallLowering
 from p4switch.p4.lower.layout import Apply, Branch, Code, Leave, Stop
+from p4switch.p4.lower.loops import LoopLowering
 from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, TableInstance, storage_width
 from p4switch.p4.lower.values import FieldPlace, Json, RuntimeData, SlicePlace, Value, data_of, hexadecimal, operation
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
@@ -21,10 +21,12 @@ from p4switch.p4.syntax.tree import (
     Empty,
     Exit,
     Expression,
+    For,
     Function,
     If,
     Index,
     KeyElement,
+    LeaveLoop,
     Member,
     Name,
     Number,
@@ -37,6 +39,7 @@ from p4switch.p4.syntax.tree import (
     Variable,
 )
 from p4switch.p4.types.kinds import BOOL, ActionRun, CompositeType, DeclaredType, plain
+from p4switch.p4.types.programs import MOST_PRIORITY
 
 if TYPE_CHECKING:
     from p4switch.p4.lower.storage import LoweringBase
@@ -148,7 +151,7 @@ def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
     return found
 
 
-class StatementLowering(CallLowering):
+class StatementLowering(LoopLowering):
     """Lowers statements."""
 
     def body_of(self, callee: Action | Function | Program, at: Any) -> None:
@@ -179,6 +182,10 @@ class StatementLowering(CallLowering):
                 self.call_statement(item.call)
             case If():
                 self._if(item)
+            case For():
+                self.loop(item)
+            case LeaveLoop():
+                self.out.append(Leave(item.at, item.end, self.loops[-1][item.word]))
             case Block():
                 self.block_of(item)
             case Variable():
@@ -335,7 +342,6 @@ class StatementLowering(CallLowering):
 
 
 DEFAULT_SIZE = 1024
-MOST_PRIORITY = (1 << 31) - 1
 LARGEST_TABLE = (1 << 32) - 1
 
 
@@ -580,11 +586,9 @@ class TableLowering(StatementLowering):
                 message = f"entry {position} matches what entry {before} does, and BMv2 takes only one of them"
                 raise SourceFault(entry.at, message, "Take one away.")
             note = next((a for a in entry.annotations if a.name == "priority"), None)
-            priority = position
+            priority = entry.rank
             if note is not None and note.tokens and note.tokens[0][0] == NUMBER:
                 priority = value_of(note.tokens[0])
-            elif entry.priority is not None:
-                priority = self.number(entry.priority, "a priority", entry.at)
             if not 0 <= priority <= MOST_PRIORITY:
                 raise SourceFault(entry.at, f"a priority is at most {MOST_PRIORITY}, but this is {priority}")
             action = numbers[entry.action.name]
@@ -597,7 +601,7 @@ class TableLowering(StatementLowering):
                     "priority": priority,
                 }
             )
-        item["entries"] = entries
+        item["entries"] = sorted(entries, key=lambda entry: entry["priority"])
 
     # --- what hangs on a table
 

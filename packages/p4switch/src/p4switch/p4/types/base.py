@@ -203,6 +203,7 @@ class CheckerBase:
         self.globals = Scope()
         self.scope = self.globals
         self.context = ""
+        self.loops = 0
         self.program: Program | None = None
         self.result: Type | None = None
         self.errors: dict[str, EnumMember] = {}
