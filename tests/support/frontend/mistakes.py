@@ -168,7 +168,13 @@ MISTAKES: Final = (
     Mistake(
         "variable without a width", "bit<32> previous;", "int previous;", "no variables of the type int", "bit<32>"
     ),
-    Mistake("loop", "route.apply();", "for (bit<8> i = 0; i < 4; i = i + 1) { }", "loops", "Write the steps out"),
+    Mistake(
+        "table in a loop",
+        "route.apply();",
+        "for (bit<8> i = 0; i < 4; i = i + 1) { route.apply(); }",
+        "is applied in a loop",
+        "apply it before or behind",
+    ),
     Mistake("increment", "last.write(0, previous + 1);", "previous++;", "expected an expression"),
     Mistake("transition missing a state", "transition accept;", "transition acept;", "no state 'acept'", "'accept'"),
     Mistake(

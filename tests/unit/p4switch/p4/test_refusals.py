@@ -144,3 +144,136 @@ def test_a_package_of_the_name_of_the_target_s():
     block = "control Block();\npackage V1Switch(Block b);\ncontrol Mine() { apply { } }\nV1Switch(Mine()) main;\n"
     message, _ = refused(block)
     assert message == "this V1Switch is not that of v1model"
+
+
+KEYS = ("hdr.ipv4.dst: lpm;", "hdr.ipv4.dst: ternary;")
+
+
+def with_entries(entries, properties=""):
+    text = PROGRAM.replace(*KEYS)
+    return text.replace("size = 1024;", f"size = 1024; {properties} entries = {{ {entries} }}")
+
+
+@pytest.mark.parametrize(
+    ("entries", "properties", "said"),
+    [
+        ("1: drop(); priority=40: 2: drop();", "", "the first entry has no priority, though a later one has"),
+        ("priority=12: 1: drop(); 2: drop(); 3: drop();", "priority_delta = 10;", "this entry has the priority -8;"),
+        ("priority=-1: 1: drop();", "", "this entry has the priority -1;"),
+        ("priority=2147483648: 1: drop();", "", "this entry has the priority 2147483648;"),
+        ("priority=1: 1: drop();", "priority_delta = 0;", "'priority_delta' is at least 1, not 0"),
+        ("priority=1: 1: drop();", "largest_priority_wins = 1;", "'largest_priority_wins' is a bool, not int"),
+        ("priority=1: 1: drop();", "const", "'const entries' have no priorities"),
+    ],
+)
+def test_priorities_of_entries(entries, properties, said):
+    """As the specification counts them (section 14.2.1.4)."""
+    message, _ = refused(with_entries(entries, properties))
+    assert message.startswith(said)
+
+
+def test_keys_that_need_no_priorities():
+    message, _ = refused(with_entries("priority=1: 1: drop();").replace(*reversed(KEYS)))
+    assert message == "the keys of the table 'route' need no priorities"
+
+
+@pytest.mark.parametrize(
+    ("properties", "first"),
+    [("", 3), ("largest_priority_wins = true;", 3), ("largest_priority_wins = false;", 1)],
+)
+def test_the_entry_of_the_highest_priority_is_tried_first(properties, first):
+    """They stand in the order in which BMv2 tries them, whose lower number wins."""
+    entries = "priority=10: 1 &&& 1: drop(); priority=20: 2 &&& 2: drop(); priority=30: 4 &&& 4: drop();"
+    json = compile_text(with_entries(entries, properties)).require().json
+    table = next(t for p in json["pipelines"] for t in p["tables"] if t["name"] == "MyIngress.route")
+    masks = [int(entry["match_key"][0]["mask"], 16) for entry in table["entries"]]
+    assert masks == ([4, 2, 1] if first == 3 else [1, 2, 4])
+    assert [entry["priority"] for entry in table["entries"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("version", ["20000101", "-6419018", "20180100"])
+def test_a_version_of_v1model_that_there_is_not(version):
+    message, line = refused(f"#define V1MODEL_VERSION {version}\n{PROGRAM}")
+    assert message == f"there is no version {version} of v1model"
+    assert line == f"#define V1MODEL_VERSION {version}"
+
+
+@pytest.mark.parametrize(
+    ("declared", "used", "kind", "name"),
+    [
+        ('@name(".drop") action again() { }', "again;", "action", "drop"),
+        ('@name("forward") action again() { }', "again;", "action", "MyIngress.forward"),
+        ('@name(".MyIngress.drop") action again() { }', "again;", "action", "MyIngress.drop"),
+    ],
+)
+def test_two_actions_of_one_name(declared, used, kind, name):
+    """The control plane could not tell them apart (specification, section 18.3)."""
+    text = PROGRAM.replace("action drop()", '@name(".drop") action drop()') if name == "drop" else PROGRAM
+    text = text.replace("table route", f"{declared}\n    table route").replace(
+        "drop; NoAction;", f"drop; {used} NoAction;"
+    )
+    message, line = refused(text)
+    assert message.startswith(f"the {kind} 'again' has the name {name!r} for the control plane, which")
+    assert "again()" in line
+
+
+def test_one_action_in_both_pipelines_is_one():
+    text = PROGRAM.replace(
+        "control MyIngress(", "action away(inout standard_metadata_t s) { mark_to_drop(s); }\ncontrol MyIngress("
+    )
+    text = text.replace("drop; NoAction; }", "drop; away(std); NoAction; }")
+    egress = "table last { actions = { away(std); } const default_action = away(std); } apply { last.apply(); }"
+    text = text.replace("{ apply { } }\ncontrol MyCompute", f"{{ {egress} }}\ncontrol MyCompute")
+    assert "last.apply" in text
+    assert compile_text(text).ok
+
+
+@pytest.mark.parametrize(("slice_", "plain"), [("[8+:16]", "[23:8]"), ("[0+:1]", "[0:0]")])
+def test_a_slice_of_a_width(slice_, plain):
+    """``[low+:width]``, as a value and as a target."""
+    statement = "previous{0} = hdr.ipv4.src{0}; route.apply();"
+    one, other = (
+        compile_text(PROGRAM.replace("route.apply();", statement.format(s))).require().json for s in (slice_, plain)
+    )
+    assert str(one["actions"]).replace(slice_, plain) == str(other["actions"])
+
+
+@pytest.mark.parametrize(
+    ("slice_", "said"),
+    [
+        ("[hdr.ipv4.ttl+:4]", "the lower end of a slice must be known when the program is compiled"),
+        ("[28+:8]", "bit 35 is beyond bit<32>"),
+        ("[3+:0]", "a slice has at least one bit, not 0"),
+    ],
+)
+def test_slices_of_a_width_that_are_refused(slice_, said):
+    message, line = refused(
+        PROGRAM.replace("route.apply();", f"previous = (bit<32>) hdr.ipv4.src{slice_}; route.apply();")
+    )
+    assert message == said
+    assert slice_ in line
+
+
+@pytest.mark.parametrize("declared", ["ipv4_t[4] many;", "ipv4_t many[4];"])
+def test_the_size_of_a_stack_may_stand_behind_its_name(declared):
+    text = PROGRAM.replace("struct headers_t { ", f"struct headers_t {{ {declared} ")
+    assert compile_text(text).require().json["header_stacks"][0]["size"] == 4
+
+
+def test_an_array_of_numbers():
+    message, _ = refused(PROGRAM.replace("bit<8> hops;", "bit<8> hops[4];"))
+    assert message == "there is no stack of bit<8>"
+
+
+@pytest.mark.parametrize("applied", ["package", "directly"])
+def test_an_annotation_of_a_control_s_type_names_no_instance(applied):
+    """As with p4c: what is named is the type."""
+    text = PROGRAM.replace("control MyIngress(", '@name("Other") control MyIngress(')
+    if applied == "directly":
+        around = "control Around(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std)"
+        apply = "{ apply { MyIngress.apply(hdr, meta, std); } }"
+        text = text.replace("control MyEgress(", f"{around} {apply}\ncontrol MyEgress(")
+        text = text.replace("MyIngress(), MyEgress()", "Around(), MyEgress()")
+    json = compile_text(text).require().json
+    prefix = "Around." if applied == "directly" else ""
+    assert f"{prefix}MyIngress.route" in {t["name"] for p in json["pipelines"] for t in p["tables"]}

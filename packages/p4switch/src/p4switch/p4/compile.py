@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from p4switch.p4.diagnostics import Diagnostics, P4Error, SourceFault, Sources, Unexpected
 from p4switch.p4.info import P4Info
+from p4switch.p4.inventory import Inventory
 from p4switch.p4.lower.programs import Emitter
 from p4switch.p4.syntax.parser import parse
 from p4switch.p4.syntax.preprocessor import Preprocessor
-from p4switch.p4.syntax.tree import Declaration
+from p4switch.p4.syntax.tree import Constant, Declaration
 from p4switch.p4.types.programs import Checker
 from p4switch.p4.types.warnings import package_blocks, warn, warn_of_invalid
 
@@ -161,6 +162,33 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
+VERSIONS: Final = (20180101, 20200408)
+"""The first and the last version of v1model, which are those that p4c knows."""
+
+
+def _check_version(found: Compilation, preprocessor: Preprocessor) -> None:
+    """The program may say with V1MODEL_VERSION which v1model it is written for."""
+    constant = next((d for d in found.declarations if isinstance(d, Constant) and d.name == "__v1model_version"), None)
+    macro = preprocessor.macros.get("V1MODEL_VERSION")
+    if constant is None or macro is None or VERSIONS[0] <= (constant.initial.value or 0) <= VERSIONS[1]:
+        return
+    shown = "".join(token[1] for token in macro.body)
+    at = macro.body[0][2] if macro.body else constant.at
+    hint = f"Write #define V1MODEL_VERSION {VERSIONS[1]} in front of #include <v1model.p4>, or leave it out."
+    found.diagnostics.error(at, f"there is no version {shown} of v1model", hint)
+
+
+def _check_names(emitter: Emitter, found: Compilation) -> None:
+    """The control plane knows each table, action and object by a name of its own."""
+    for clash in Inventory(emitter).clashes:
+        place = found.sources.place(clash.before.at)
+        message = (
+            f"the {clash.kind} {clash.declaration.name!r} has the name {clash.name!r} for the control plane, which"
+        )
+        message += f" the {clash.kind} {clash.before.name!r} of line {place.line} has"
+        found.diagnostics.error(clash.declaration.at, message, 'Give one of them another name: @name("…").')
+
+
 def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str) -> None:
     diagnostics = found.diagnostics
     try:
@@ -170,6 +198,7 @@ def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str
             return
         found.checker = Checker(diagnostics)
         found.checker.check_program(found.declarations)
+        _check_version(found, preprocessor)
         if diagnostics.errors:
             return
         warn(found.declarations, diagnostics, found.sources.is_builtin)
@@ -178,6 +207,7 @@ def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str
             warn_of_invalid(blocks, diagnostics)
         found.emitter = Emitter(diagnostics, found.checker, found.sources)
         json = found.emitter.program(found.declarations, name)
+        _check_names(found.emitter, found)
         if not diagnostics.errors:
             found.json = json
     except SourceFault as fault:

@@ -488,7 +488,7 @@ class P4Info:
         for instance in self.inventory.direct_of(table):
             found.append(("direct_resource_ids", self.symbols.id(_EXTERNS[instance.type.name], instance.name)))
         size = declaration.properties.get("size")
-        value = self.emitter.evaluate(size.value) if size is not None else 0
+        value = self.emitter.ctx.evaluate(size.value) if size is not None else 0
         most = (table.json or {}).get("max_size", value)
         found.append(("size", most))
         if (table.json or {}).get("support_timeout"):

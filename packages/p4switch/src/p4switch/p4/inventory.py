@@ -6,7 +6,7 @@ from typing import Any, Final
 from p4switch.p4.lower.programs import Emitter, full_name
 from p4switch.p4.lower.statements import global_name
 from p4switch.p4.lower.storage import Instance, ProgramInstance, TableInstance, ValueSetInstance
-from p4switch.p4.syntax.tree import Action, ActionRef, Parameter, Table, ValueSet
+from p4switch.p4.syntax.tree import Action, ActionRef, Declaration, Parameter, Table, ValueSet
 from p4switch.p4.syntax.tree import Instance as InstanceDecl
 from p4switch.p4.types.kinds import Type
 
@@ -24,8 +24,22 @@ class UsedAction:
     parameters: list[Parameter]
 
 
+@dataclass(frozen=True, eq=False)
+class Clash:
+    """Two things that the control plane would know by one name: the second one, and the one before it."""
+
+    kind: str
+    name: str
+    declaration: Declaration
+    before: Declaration
+
+
 class Inventory:
-    """Goes through the instances of a program, each in the place where it is declared."""
+    """Goes through the instances of a program, each in the place where it is declared.
+
+    Attributes:
+        clashes: what the specification forbids, section 18.3: a name refers to one controllable entity.
+    """
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
@@ -36,7 +50,9 @@ class Inventory:
         self.profiles: list[tuple[Instance, list[TableInstance]]] = []
         self._names: dict[tuple[int, Any], str] = {}
         self._seen_actions: set[str] = set()
-        for declaration, bound in emitter.program_environment.bound.items():
+        self.clashes: list[Clash] = []
+        self._owners: dict[tuple[str, str], tuple[Declaration, object]] = {}
+        for declaration, bound in emitter.ctx.program_environment.bound.items():
             if isinstance(declaration, InstanceDecl) and type(bound) is Instance:
                 self._extern(bound)
         self._walk(emitter.blocks["parser"])
@@ -50,17 +66,17 @@ class Inventory:
     @property
     def digests(self) -> list[tuple[str, Type]]:
         """Names and types of digests."""
-        return list(self.emitter.digests.items())
+        return list(self.emitter.ctx.digests.items())
 
     @property
     def header_types(self) -> set[str]:
         """Names of the header types of which there are instances."""
-        return {item["name"] for item in self.emitter.storage.header_types}
+        return {item["name"] for item in self.emitter.ctx.storage.header_types}
 
     @property
     def calls_externs(self) -> bool:
         """Whether a control calls a function of the target."""
-        return self.emitter.extern_calls > 0
+        return self.emitter.ctx.extern_calls > 0
 
     def _global_actions(self, instance: ProgramInstance, block: str) -> None:
         """Actions of the program that a control uses come before its own."""
@@ -68,7 +84,7 @@ class Inventory:
             for name, ref in self.refs_of(table):
                 if table.environment.find(ref.target) is None:
                     self._action(name, ref.target, False)
-        for name, (use, declaration, where) in self.emitter.action_uses.items():
+        for name, (use, declaration, where) in self.emitter.ctx.action_uses.items():
             found = self.emitter.checker.globals.find(declaration.name)
             if use == "called" and where == block and found is declaration:
                 self._action(name, declaration, True)
@@ -95,13 +111,15 @@ class Inventory:
             match local:
                 case Action():
                     name = full_name(local, instance)
-                    use = self.emitter.action_uses.get(name)
+                    use = self.emitter.ctx.action_uses.get(name)
                     if use is not None:
-                        self._action(name, local, use[0] == "called")
+                        self._action(name, local, use[0] == "called", instance.name)
                 case Table() if isinstance(bound, TableInstance) and bound.json is not None:
                     if local.annotation("hidden") is None:
+                        self._claim("table", bound.name, local, bound)
                         self.tables.append(bound)
                 case ValueSet() if isinstance(bound, ValueSetInstance):
+                    self._claim("value set", bound.name, local, bound)
                     self.value_sets.append(bound)
                 case _ if isinstance(bound, ProgramInstance):
                     self._walk(bound)
@@ -119,10 +137,20 @@ class Inventory:
             return
         if instance.type.name.startswith("direct_") and "binding" not in instance.extra:
             return
+        self._claim(instance.type.name, instance.name, instance.declaration, instance)
         self.externs.append(instance)
 
-    def _action(self, name: str, declaration: Action, called: bool) -> None:
-        if name in self._seen_actions or declaration.annotation("hidden") is not None:
+    def _claim(self, kind: str, name: str, declaration: Declaration, owner: object) -> None:
+        """Something has a name; a second one has it, too, if it is another declaration or of another owner."""
+        before, other = self._owners.setdefault((kind, name), (declaration, owner))
+        if before is not declaration or other != owner:
+            self.clashes.append(Clash(kind, name, declaration, before))
+
+    def _action(self, name: str, declaration: Action, called: bool, owner: str = "") -> None:
+        if declaration.annotation("hidden") is not None:
+            return
+        self._claim("action", name, declaration, owner)
+        if name in self._seen_actions:
             return
         self._seen_actions.add(name)
         free = [] if called else [p for p in declaration.parameters if not p.direction]
@@ -132,7 +160,7 @@ class Inventory:
         """Names of a table's actions, in the order of its list; NoAction is added where no default is given."""
         refs = list(table.declaration.actions)
         if table.declaration.default is None and "NoAction" not in {ref.name for ref in refs}:
-            no_action = self.emitter.no_action
+            no_action = self.emitter.ctx.no_action
             if no_action is not None:
                 ref = ActionRef(0, 0, "NoAction", True, [], [default_only()])
                 ref.target = no_action
@@ -146,14 +174,14 @@ class Inventory:
 
     def direct_of(self, table: TableInstance) -> list[Instance]:
         """Direct counters and meters of a table."""
-        known = [i for i in self.emitter.direct if i.extra.get("binding") == table.name]
+        known = [i for i in self.emitter.ctx.direct if i.extra.get("binding") == table.name]
         return sorted(known, key=lambda i: i.type.name)
 
     def _profile(self, table: TableInstance) -> None:
         found = table.declaration.properties.get("implementation")
         if found is None or table.json is None or "action_profile" not in table.json:
             return
-        instance = self.emitter.profile_objects[table.json["action_profile"]]
+        instance = self.emitter.ctx.profile_objects[table.json["action_profile"]]
         for known, tables in self.profiles:
             if known is instance:
                 tables.append(table)

@@ -4,7 +4,7 @@ from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault, Unexpected
 from p4switch.p4.lower.layout import Branch, Code
-from p4switch.p4.lower.storage import LoweringBase, bits_of, is_scalar, member_of_header, storage_width
+from p4switch.p4.lower.storage import Part, bits_of, is_scalar, member_of_header, storage_width
 from p4switch.p4.lower.values import (
     FALSE,
     TRUE,
@@ -60,11 +60,18 @@ from p4switch.p4.types.kinds import (
     plain,
 )
 
-# Assignments of anything to anything of its type.
+
+def same_field(one: Place | None, other: Place) -> bool:
+    """Whether two places are one field."""
+    fields = isinstance(one, FieldPlace) and isinstance(other, FieldPlace)
+    return fields and set(one.leaves()) == set(other.leaves()) if one is not None else False
 
 
-class Assigning(LoweringBase):
-    """Assigns."""
+_PLAIN = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "&": "&", "|": "|", "^": "^", ">>": ">>"}
+
+
+class Expressions(Part):
+    """Lowers expressions, and assignments of anything to anything of its type."""
 
     def assign(self, target: Place, origin: Place, at: Any) -> None:
         """``target = origin``."""
@@ -88,7 +95,9 @@ class Assigning(LoweringBase):
         if same_field(target, origin):
             return
         varying = isinstance(plain(target.type), Varbits)
-        self.do(at, "assign_VL" if varying else "assign", as_parameter(target.target()), as_parameter(data_of(origin)))
+        self.ctx.do(
+            at, "assign_VL" if varying else "assign", as_parameter(target.target()), as_parameter(data_of(origin))
+        )
 
     def _assign_slice(self, target: SlicePlace, origin: Place, at: Any) -> None:
         """Bits of a number: the others stay."""
@@ -109,30 +118,26 @@ class Assigning(LoweringBase):
     def _assign_header(self, target: HeaderPlace | ChosenHeader, origin: Place, at: Any) -> None:
         match origin:
             case NoHeader():
-                self.do(at, "remove_header", as_parameter(target.json()))
+                self.ctx.do(at, "remove_header", as_parameter(target.json()))
             case HeaderPlace() if isinstance(target, HeaderPlace) and origin.name == target.name:
                 return
             case HeaderPlace() | ChosenHeader():
-                self.do(at, "assign_header", as_parameter(target.json()), as_parameter(origin.json()))
+                self.ctx.do(at, "assign_header", as_parameter(target.json()), as_parameter(origin.json()))
             case StructPlace():
                 members = self._kept_apart(target, origin, at)
-                self.do(at, "add_header", as_parameter(target.json()))
+                self.ctx.do(at, "add_header", as_parameter(target.json()))
                 for name, member in members.items():
                     self.assign(self.header_member(target, name), member, at)
             case _:
                 raise SourceFault(at.at, "this cannot be assigned to a header")
 
-    def header_member(self, place: Place, name: str) -> Place:
-        """See ExpressionLowering."""
-        raise NotImplementedError
-
     def _assign_union(self, target: UnionPlace, origin: Place, at: Any) -> None:
         if isinstance(origin, NoHeader):
             for member in target.members.values():
-                self.do(at, "remove_header", as_parameter(member.json()))
+                self.ctx.do(at, "remove_header", as_parameter(member.json()))
         elif isinstance(origin, UnionPlace):
             if origin.name != target.name or target.chosen is not None or origin.chosen is not None:
-                self.do(at, "assign_union", as_parameter(target.json()), as_parameter(origin.json()))
+                self.ctx.do(at, "assign_union", as_parameter(target.json()), as_parameter(origin.json()))
         else:
             raise SourceFault(at.at, "this cannot be assigned to a header union")
 
@@ -140,7 +145,7 @@ class Assigning(LoweringBase):
         if isinstance(origin, StackPlace):
             if origin.name != target.name:
                 operator = "assign_union_stack" if target.of_unions else "assign_header_stack"
-                self.do(at, operator, target.json(), origin.json())
+                self.ctx.do(at, operator, target.json(), origin.json())
         elif isinstance(origin, NoHeader):
             for element in target.elements:
                 self.assign(element, NoHeader(element.type), at)
@@ -174,48 +179,18 @@ class Assigning(LoweringBase):
                 own = target.members.get(name) if isinstance(target, StructPlace) else None
                 if same_field(own, member):
                     continue
-                copy = self.temporary(member.type)
+                copy = self.ctx.temporary(member.type)
                 self.assign(copy, member, at)
                 members[name] = copy
         return members
 
-
-def same_field(one: Place | None, other: Place) -> bool:
-    """Whether two places are one field."""
-    fields = isinstance(one, FieldPlace) and isinstance(other, FieldPlace)
-    return fields and set(one.leaves()) == set(other.leaves()) if one is not None else False
-
-
-# Operators of expressions as BMv2 has them.
-
-
-_PLAIN = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "&": "&", "|": "|", "^": "^", ">>": ">>"}
-
-
-class OperatorLowering(Assigning):
-    """Lowers operators."""
-
-    def place(self, node: Expression) -> Place:
-        """See ExpressionLowering."""
-        raise NotImplementedError
-
-    def scalar(self, node: Expression) -> Json:
-        """See ExpressionLowering."""
-        raise NotImplementedError
-
-    def held(self, place: Place, at: Any) -> Place:
-        """See ExpressionLowering."""
-        raise NotImplementedError
-
-    def chosen_member(self, header: ChosenHeader, entry: tuple[Type, Any]) -> Place:
-        """See ExpressionLowering."""
-        raise NotImplementedError
+    # --- operators as BMv2 has them
 
     def _unary(self, node: Unary, kind: Type) -> Place:
         operand = self.scalar(node.operand)
         if node.operator == "!":
             return Value(BOOL, operation("not", None, operand))
-        number = self.as_bits(kind)
+        number = self.ctx.as_bits(kind)
         if node.operator == "+":
             return Value(kind, operand)
         if node.operator == "~":
@@ -242,10 +217,10 @@ class OperatorLowering(Assigning):
         return self._arithmetic(node, kind, one, other)
 
     def _arithmetic(self, node: Binary, kind: Type, one: Json, other: Json) -> Place:
-        number = self.as_bits(kind)
+        number = self.ctx.as_bits(kind)
         match node.operator:
             case "++":
-                right = self.as_bits(self.type_of(node.right))
+                right = self.ctx.as_bits(self.ctx.type_of(node.right))
                 low = operation("&", other, constant((1 << right.width) - 1, right.width)) if right.signed else other
                 joined = operation("|", operation("<<", one, constant(right.width, 32)), low)
                 return Value(kind, wrapped(joined, number) if number.signed else joined)
@@ -254,9 +229,9 @@ class OperatorLowering(Assigning):
                 cast = "sat_cast" if number.signed else "usat_cast"
                 return Value(kind, operation(cast, inner, constant(number.width, 32)))
             case "/" | "%":
-                if self.evaluate(node.left) == 0:
-                    return self.known(0, kind)
-                divisor = self.evaluate(node.right)
+                if self.ctx.evaluate(node.left) == 0:
+                    return self.ctx.known(0, kind)
+                divisor = self.ctx.evaluate(node.right)
                 if not isinstance(divisor, int) or divisor <= 0 or divisor & (divisor - 1):
                     hint = "Use a table, or divide by a power of two."
                     raise SourceFault(node.at, "the target divides by constants that are powers of two only", hint)
@@ -280,18 +255,18 @@ class OperatorLowering(Assigning):
         if not node.right.effects:
             right = self.scalar(node.right)
             return Value(BOOL, operation("and" if node.operator == "&&" else "or", left.json(), right))
-        result = self.temporary(BOOL)
+        result = self.ctx.temporary(BOOL)
         self.assign(result, left, node)
         steps = self.collected(lambda: self.assign(result, self.place(node.right), node.right))
         yes, no = (steps, []) if node.operator == "&&" else ([], steps)
-        self.out.append(Branch(node.at, node.end, result.json(), yes, no))
+        self.ctx.out.append(Branch(node.at, node.end, result.json(), yes, no))
         return result
 
     def collected(self, make: Any) -> list[Code]:
         """The steps that a function adds."""
-        outer, self.out = self.out, []
+        outer, self.ctx.out = self.ctx.out, []
         make()
-        made, self.out = self.out, outer
+        made, self.ctx.out = self.ctx.out, outer
         return made
 
     def equal(self, left: Place, right: Place, node: Expression) -> Json:
@@ -360,23 +335,21 @@ class OperatorLowering(Assigning):
             return operation("valid_union", None, place.json())
         raise SourceFault(node.at, "this has no validity")
 
-
-class ExpressionLowering(OperatorLowering):
-    """Lowers expressions."""
+    # --- expressions
 
     def place(self, node: Expression) -> Place:
         """Where an expression's value is, or what it is; steps that it needs go before."""
-        if node in self.settled:
-            return self.settled[node]
-        kind = self.type_of(node)
+        if node in self.ctx.settled:
+            return self.ctx.settled[node]
+        kind = self.ctx.type_of(node)
         value = node.value
         if value is None:
             if isinstance(node, Name):  # its place knows what is constant
                 return self._name(node)
             if isinstance(node, Member):
                 return self._member(node, kind)
-            if not node.effects and self.may_be_known(node):
-                value = self.evaluate(node)
+            if not node.effects and self.ctx.may_be_known(node):
+                value = self.ctx.evaluate(node)
         if value is not None:
             return self.constant_place(value, kind)
         match node:
@@ -397,7 +370,7 @@ class ExpressionLowering(OperatorLowering):
             case InvalidHeader():
                 return NoHeader(kind)
             case Call():
-                return self.call(node)
+                return self.ctx.calls.call(node)
             case Default():
                 return self.zeros(kind)
         raise SourceFault(node.at, "this is not taken here")
@@ -417,17 +390,13 @@ class ExpressionLowering(OperatorLowering):
             raise SourceFault(node.at, f"a single value must stand here, but this is {place.type}")
         return place
 
-    def call(self, node: Call) -> Place:
-        """See CallLowering."""
-        raise NotImplementedError
-
     def held(self, place: Place, at: Any) -> Place:
         """A scalar that later steps do not change: a copy, unless it is constant."""
         if (isinstance(place, Value) and is_constant(place.data)) or isinstance(place, RuntimeData):
             return place
         if not is_scalar(place.type):
             return place
-        copy = self.temporary(place.type)
+        copy = self.ctx.temporary(place.type)
         self.assign(copy, place, at)
         return copy
 
@@ -443,12 +412,12 @@ class ExpressionLowering(OperatorLowering):
                 raise Unexpected
             pairs = enumerate(zip(bare.elements, value, strict=True))
             return StructPlace(kind, {str(i): self.constant_place(v, t) for i, (t, v) in pairs})
-        return self.known(value, kind)
+        return self.ctx.known(value, kind)
 
     # --- names and members
 
     def _name(self, node: Name) -> Place:
-        found = self.environment.find(node.target)
+        found = self.ctx.environment.find(node.target)
         if found is None:
             raise SourceFault(node.at, f"{node.name!r} cannot be used here")
         if not isinstance(found, Place):
@@ -457,7 +426,7 @@ class ExpressionLowering(OperatorLowering):
 
     def _member(self, node: Member, kind: Type) -> Place:
         if isinstance(node.base.type, ApplyResult):
-            return self.apply_result(node)
+            return self.ctx.calls.apply_result(node)
         base = self.place(node.base)
         match base:
             case HeaderPlace():
@@ -479,10 +448,6 @@ class ExpressionLowering(OperatorLowering):
             members = {n: self.chosen_member(header, e) for n, e in inner.items() if n != "$order$"}
             return StructPlace(kind, members)
         return ChosenField(kind, header, inner)
-
-    def apply_result(self, node: Member) -> Place:
-        """See CallLowering."""
-        raise NotImplementedError
 
     def _stack_member(self, node: Member, base: StackPlace, kind: Type) -> Place:
         last = operation("last_stack_index", None, base.json())
@@ -514,7 +479,7 @@ class ExpressionLowering(OperatorLowering):
 
     def _index(self, node: Index) -> Place:
         base = self.place(node.base)
-        position = self.evaluate(node.index)
+        position = self.ctx.evaluate(node.index)
         if isinstance(base, StructPlace):
             return base.members[str(position)]
         if not isinstance(base, StackPlace):
@@ -525,11 +490,8 @@ class ExpressionLowering(OperatorLowering):
             return base.elements[position]
         index = self.place(node.index)
         # What it is now counts, though steps in between may change it.
-        copied = self.held(index, node.index) if self.holds_index else index
+        copied = self.held(index, node.index) if self.ctx.holds_index else index
         return self.element(base, data_of(copied), None)
-
-    holds_index = False
-    """Whether steps follow before an index is used."""
 
     def _slice(self, node: Slice) -> Place:
         base = self.place(node.base)
@@ -547,13 +509,11 @@ class ExpressionLowering(OperatorLowering):
     def target(self, node: Expression) -> Place:
         """What is assigned to; slices stay slices."""
         if isinstance(node, Slice):
-            return SlicePlace(self.type_of(node), self.target(node.base), node.high.value, node.low.value)
+            return SlicePlace(self.ctx.type_of(node), self.target(node.base), node.high.value, node.low.value)
         return self.place(node)
 
-    # --- operators
-
     def _ternary(self, node: Ternary, kind: Type) -> Place:
-        truth = self.evaluate(node.condition) if not node.condition.effects else None
+        truth = self.ctx.evaluate(node.condition) if not node.condition.effects else None
         if truth is not None:
             return self.place(node.yes if truth else node.no)
         condition = self.scalar(node.condition)
@@ -561,10 +521,10 @@ class ExpressionLowering(OperatorLowering):
             yes, no = self.data(node.yes), self.data(node.no)
             found = choice(condition, yes, no)
             return Value(kind, operation("d2b", None, found) if kind is BOOL else found)
-        result = self.storage.allocate("tmp", kind, node.at)
+        result = self.ctx.storage.allocate("tmp", kind, node.at)
         yes_steps = self.collected(lambda: self.assign(result, self.place(node.yes), node.yes))
         no_steps = self.collected(lambda: self.assign(result, self.place(node.no), node.no))
-        self.out.append(Branch(node.at, node.end, condition, yes_steps, no_steps))
+        self.ctx.out.append(Branch(node.at, node.end, condition, yes_steps, no_steps))
         return result
 
     def _cast(self, node: Cast, kind: Type) -> Place:

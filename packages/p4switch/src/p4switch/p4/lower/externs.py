@@ -4,9 +4,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from p4switch.p4.diagnostics import SourceFault, Unexpected
-from p4switch.p4.lower.inlining import Inlining, PacketLowering
-from p4switch.p4.lower.layout import Apply
-from p4switch.p4.lower.storage import STANDARD, ActionInstance, Instance, ProgramInstance, is_scalar, storage_width
+from p4switch.p4.lower.storage import (
+    STANDARD,
+    ActionInstance,
+    Instance,
+    Part,
+    ProgramInstance,
+    is_scalar,
+    storage_width,
+)
 from p4switch.p4.lower.values import (
     FALSE,
     TRUE,
@@ -30,32 +36,20 @@ from p4switch.p4.syntax.tree import Action, Call, EnumMember, Expression, Functi
 from p4switch.p4.types.kinds import BOOL, VOID, Type
 
 
-class ExternLowering(PacketLowering, Inlining):
-    """Lowers calls of externs.
-
-    Attributes:
-        calculations: hashes so far, as the JSON lists them.
-        field_lists: by the number that P4 gives them; ``learn_lists`` of digests.
-    """
-
-    calculations: list[Json]
-    field_lists: list[Json]
-    learn_lists: list[Json]
-    lists_used: dict[int, Any]
-    digests: dict[str, Type]
-    extern_calls: int
+class Externs(Part):
+    """Lowers calls of externs."""
 
     def call_extern(self, node: Call, function: Function) -> Place | None:
         """A function or method of the target."""
         if isinstance(node.callee, Member):
             return self._method(node, node.callee, function)
-        self.extern_calls += self.where != "parser" and function.name != "static_assert"
+        self.ctx.extern_calls += self.ctx.where != "parser" and function.name != "static_assert"
         lower = _FUNCTIONS.get(function.name)
         if lower is None:
             raise SourceFault(node.at, f"the extern function {function.name!r} is not part of v1model")
         allowed = _WHERE.get(function.name)
-        if allowed is not None and self.where not in allowed:
-            raise SourceFault(node.at, f"{function.name!r} cannot be called in {_PLACES.get(self.where, 'here')}")
+        if allowed is not None and self.ctx.where not in allowed:
+            raise SourceFault(node.at, f"{function.name!r} cannot be called in {_PLACES.get(self.ctx.where, 'here')}")
         return lower(self, node)
 
     def _method(self, node: Call, callee: Member, function: Function) -> Place | None:
@@ -63,16 +57,16 @@ class ExternLowering(PacketLowering, Inlining):
             raise Unexpected
         extern = getattr(callee.base.type, "name", "")
         if extern in ("packet_in", "packet_out"):
-            return self.on_packet(node, extern, function.name)
-        instance = self.object(callee.base)
+            return self.ctx.packets.on_packet(node, extern, function.name)
+        instance = self.ctx.inlining.object(callee.base)
         if not isinstance(instance, Instance):
             raise SourceFault(node.at, "this is no instance")
         lower = _METHODS.get((extern, function.name))
         if lower is None:
             raise SourceFault(node.at, f"{extern}.{function.name} is not part of v1model")
-        if self.where not in ("control", "action"):
+        if self.ctx.where not in ("control", "action"):
             raise SourceFault(
-                node.at, f"{extern}.{function.name} cannot be called in {_PLACES.get(self.where, 'here')}"
+                node.at, f"{extern}.{function.name} cannot be called in {_PLACES.get(self.ctx.where, 'here')}"
             )
         instance.used = True
         return lower(self, node, instance)
@@ -88,24 +82,24 @@ class ExternLowering(PacketLowering, Inlining):
 
     def given(self, node: Call, index: int) -> Json:
         """An argument of a primitive."""
-        return as_parameter(self.data(self.argument(node, index)))
+        return as_parameter(self.ctx.expressions.data(self.argument(node, index)))
 
     def _into(self, node: Call, index: int, make: Callable[[Json], None]) -> None:
         """Calls a primitive that writes a field, which is the argument or, for other places, a copy."""
         value = node.bound[index]
         if value is None:
             parameter = node.target.parameters[index]
-            kind = self.types.substitute(parameter.type, node.type_arguments)
-            make(self.temporary(kind).target())
+            kind = self.ctx.types.substitute(parameter.type, node.type_arguments)
+            make(self.ctx.temporary(kind).target())
             return
-        target = self.target(value)
+        target = self.ctx.expressions.target(value)
         if isinstance(target, FieldPlace):
             make(target.target())
             return
         if isinstance(target, SlicePlace | ChosenField):
-            copy = self.temporary(target.type)
+            copy = self.ctx.temporary(target.type)
             make(copy.target())
-            self.assign(target, copy, node)
+            self.ctx.expressions.assign(target, copy, node)
             return
         raise SourceFault(value.at, "a number comes out here", "Give a field or a variable that holds one number.")
 
@@ -116,10 +110,18 @@ class ExternLowering(PacketLowering, Inlining):
                 return [leaf for member in place.members.values() for leaf in self.leaf_values(member, at)]
             case HeaderPlace():
                 names = [name for name in place.layout if name != "$order$"]
-                return [leaf for name in names for leaf in self.leaf_values(self.header_member(place, name), at)]
+                return [
+                    leaf
+                    for name in names
+                    for leaf in self.leaf_values(self.ctx.expressions.header_member(place, name), at)
+                ]
             case ChosenHeader():
                 names = [name for name in place.like.layout if name != "$order$"]
-                return [leaf for name in names for leaf in self.leaf_values(self.header_member(place, name), at)]
+                return [
+                    leaf
+                    for name in names
+                    for leaf in self.leaf_values(self.ctx.expressions.header_member(place, name), at)
+                ]
             case StackPlace():
                 return [leaf for element in place.elements for leaf in self.leaf_values(element, at)]
             case UnionPlace():
@@ -135,24 +137,24 @@ class ExternLowering(PacketLowering, Inlining):
         for json, width, kind in self.leaf_values(data, at):
             if is_constant(json):
                 inputs.append({**as_parameter(json), "bitwidth": width})
-            elif json["type"] == "field" and not (copy and self.storage.in_header(json) and is_scalar(kind)):
+            elif json["type"] == "field" and not (copy and self.ctx.storage.in_header(json) and is_scalar(kind)):
                 inputs.append(json)
             elif copy:
-                held = self.temporary(kind)
-                self.assign(held, Value(kind, json), at)
+                held = self.ctx.temporary(kind)
+                self.ctx.expressions.assign(held, Value(kind, json), at)
                 inputs.append(held.target())
             else:
                 raise SourceFault(at.at, "a checksum is over fields and numbers, not over expressions")
         if payload:
             inputs.append({"type": "payload", "value": None})
-        name = "calc" if not self.calculations else f"calc_{len(self.calculations) - 1}"
-        item = {"name": name, "id": len(self.calculations), "source_info": at, "algo": algorithm, "input": inputs}
-        self.calculations.append(item)
+        name = "calc" if not self.ctx.calculations else f"calc_{len(self.ctx.calculations) - 1}"
+        item = {"name": name, "id": len(self.ctx.calculations), "source_info": at, "algo": algorithm, "input": inputs}
+        self.ctx.calculations.append(item)
         return name
 
     def algorithm(self, node: Expression) -> str:
         """The name of a hash algorithm."""
-        found = self.evaluate(node)
+        found = self.ctx.evaluate(node)
         if not isinstance(found, EnumMember):
             raise SourceFault(node.at, "the algorithm of a hash must be known when the program is compiled")
         if found.name == "random":
@@ -162,7 +164,7 @@ class ExternLowering(PacketLowering, Inlining):
     # --- state
 
     def _count(self, node: Call, instance: Instance) -> None:
-        self.do(node, "count", {"type": "counter_array", "value": instance.name}, self.given(node, 0))
+        self.ctx.do(node, "count", {"type": "counter_array", "value": instance.name}, self.given(node, 0))
 
     def _direct_count(self, node: Call, instance: Instance) -> None:
         """The table counts by itself."""
@@ -170,10 +172,10 @@ class ExternLowering(PacketLowering, Inlining):
     def _execute_meter(self, node: Call, instance: Instance) -> None:
         index = self.given(node, 0)
         name: Json = {"type": "meter_array", "value": instance.name}
-        self._into(node, 1, lambda target: self.do(node, "execute_meter", name, index, target))
+        self._into(node, 1, lambda target: self.ctx.do(node, "execute_meter", name, index, target))
 
     def _direct_meter(self, node: Call, instance: Instance) -> None:
-        target = self.target(self.argument(node, 0))
+        target = self.ctx.expressions.target(self.argument(node, 0))
         if not isinstance(target, FieldPlace):
             raise SourceFault(node.at, "a direct meter gives its colour to a field", "Use a field of the metadata.")
         before = instance.extra.get("target")
@@ -184,33 +186,33 @@ class ExternLowering(PacketLowering, Inlining):
     def _register_read(self, node: Call, instance: Instance) -> None:
         name: Json = {"type": "register_array", "value": instance.name}
         index = self.given(node, 1)
-        self._into(node, 0, lambda target: self.do(node, "register_read", target, name, index))
+        self._into(node, 0, lambda target: self.ctx.do(node, "register_read", target, name, index))
 
     def _register_write(self, node: Call, instance: Instance) -> None:
         index = self.given(node, 0)
-        value = self.place(self.argument(node, 1))
+        value = self.ctx.expressions.place(self.argument(node, 1))
         if isinstance(value, StructPlace | HeaderPlace):
             raise SourceFault(node.at, "a register holds numbers", "Join the fields: a ++ b.")
         name: Json = {"type": "register_array", "value": instance.name}
-        self.do(node, "register_write", name, index, as_parameter(data_of(value)))
+        self.ctx.do(node, "register_write", name, index, as_parameter(data_of(value)))
 
     # --- functions
 
     def _hash(self, node: Call) -> None:
         algorithm = self.algorithm(self.argument(node, 1))
         base = self.given(node, 2)
-        data = self.place(self.argument(node, 3))
+        data = self.ctx.expressions.place(self.argument(node, 3))
         most = self.given(node, 4)
         name: Json = {"type": "calculation", "value": self.calculation(algorithm, data, node)}
-        self._into(node, 0, lambda t: self.do(node, "modify_field_with_hash_based_offset", t, base, name, most))
+        self._into(node, 0, lambda t: self.ctx.do(node, "modify_field_with_hash_based_offset", t, base, name, most))
 
     def _random(self, node: Call) -> None:
         low, high = self.given(node, 1), self.given(node, 2)
-        self._into(node, 0, lambda target: self.do(node, "modify_field_rng_uniform", target, low, high))
+        self._into(node, 0, lambda target: self.ctx.do(node, "modify_field_rng_uniform", target, low, high))
 
     def _mark_to_drop(self, node: Call) -> None:
         """Sets what the target drops by; of a copy, by way of the target's own fields, which alone know their value."""
-        place = self.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {})
+        place = self.ctx.expressions.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {})
         if not isinstance(place, StructPlace):
             raise Unexpected
         pairs = [
@@ -221,137 +223,133 @@ class ExternLowering(PacketLowering, Inlining):
         copies = [
             (own, member) for own, member in pairs if not (isinstance(member, FieldPlace) and member.header == STANDARD)
         ]
-        kept = [self.temporary(own.type) for own, _ in copies]
+        kept = [self.ctx.temporary(own.type) for own, _ in copies]
         for held, (own, _) in zip(kept, copies, strict=True):
-            self.assign(held, own, node)
-        self.do(node, "mark_to_drop", {"type": "header", "value": STANDARD})
+            self.ctx.expressions.assign(held, own, node)
+        self.ctx.do(node, "mark_to_drop", {"type": "header", "value": STANDARD})
         for held, (own, member) in zip(kept, copies, strict=True):
-            self.assign(member, own, node)
-            self.assign(own, held, node)
+            self.ctx.expressions.assign(member, own, node)
+            self.ctx.expressions.assign(own, held, node)
 
     def _digest(self, node: Call) -> None:
         receiver = self.given(node, 0)
         value = self.argument(node, 1)
-        data = self.place(value)
+        data = self.ctx.expressions.place(value)
         named = getattr(node.type_arguments.get(node.target.type_variables[0]), "name", None)
         elements = []
         for json, _, kind in self.leaf_values(data, node):
             if json["type"] not in ("field", "hexstr"):
-                held = self.temporary(kind)
-                self.assign(held, Value(kind, json), node)
+                held = self.ctx.temporary(kind)
+                self.ctx.expressions.assign(held, Value(kind, json), node)
                 elements.append(held.target())
             else:
                 elements.append(json)
-        name = named or f"digest_{len(self.learn_lists)}"
+        name = named or f"digest_{len(self.ctx.learn_lists)}"
         told = node.type_arguments.get(node.target.type_variables[0])
         if told is not None:
-            self.digests.setdefault(name, told)
-        known = next((item for item in self.learn_lists if item["name"] == name), None)
+            self.ctx.digests.setdefault(name, told)
+        known = next((item for item in self.ctx.learn_lists if item["name"] == name), None)
         if known is None or known["elements"] != elements:
-            known = {"id": len(self.learn_lists) + 1, "name": name, "source_info": node, "elements": elements}
-            self.learn_lists.append(known)
-        self.do(node, "generate_digest", receiver, constant(known["id"], 32))
+            known = {"id": len(self.ctx.learn_lists) + 1, "name": name, "source_info": node, "elements": elements}
+            self.ctx.learn_lists.append(known)
+        self.ctx.do(node, "generate_digest", receiver, constant(known["id"], 32))
 
     def _truncate(self, node: Call) -> None:
-        self.do(node, "truncate", self.given(node, 0))
+        self.ctx.do(node, "truncate", self.given(node, 0))
 
     def _list_number(self, node: Call, index: int) -> Json:
-        number = self.number(self.argument(node, index), "the number of a field list", node.at)
-        self.lists_used.setdefault(number, node)
+        number = self.ctx.number(self.argument(node, index), "the number of a field list", node.at)
+        self.ctx.lists_used.setdefault(number, node)
         return constant(self.list_id(number), 32)
 
     def list_id(self, number: int) -> int:
         """The id of the field list that P4 gives this number."""
-        for item in self.field_lists:
+        for item in self.ctx.field_lists:
             if item["number"] == number:
                 return int(item["id"])
-        item = {"id": len(self.field_lists) + 1, "number": number, "elements": []}
-        self.field_lists.append(item)
+        item = {"id": len(self.ctx.field_lists) + 1, "number": number, "elements": []}
+        self.ctx.field_lists.append(item)
         return int(item["id"])
 
     def _resubmit_list(self, node: Call) -> None:
         self._only_in(node, "ingress")
-        self.do(node, "resubmit", self._list_number(node, 0))
+        self.ctx.do(node, "resubmit", self._list_number(node, 0))
 
     def _recirculate_list(self, node: Call) -> None:
         self._only_in(node, "egress")
-        self.do(node, "recirculate", self._list_number(node, 0))
+        self.ctx.do(node, "recirculate", self._list_number(node, 0))
 
     def _only_in(self, node: Call, block: str) -> None:
-        if self.block != block:
+        if self.ctx.block != block:
             name = getattr(node.target, "name", "this")
             raise SourceFault(node.at, f"{name!r} is for {block} only", f"Call it in the {block} control.")
 
     def _clone_kind(self, node: Call) -> str:
-        kind = self.evaluate(self.argument(node, 0))
+        kind = self.ctx.evaluate(self.argument(node, 0))
         name = kind.name if isinstance(kind, EnumMember) else ""
         if name not in ("I2E", "E2E"):
             raise SourceFault(node.at, "the type of a clone must be known when the program is compiled")
-        if (name == "I2E") != (self.block == "ingress"):
+        if (name == "I2E") != (self.ctx.block == "ingress"):
             where = "ingress" if name == "I2E" else "egress"
-            raise SourceFault(node.at, f"CloneType.{name} is for {where}, but this is {self.block}")
+            raise SourceFault(node.at, f"CloneType.{name} is for {where}, but this is {self.ctx.block}")
         return f"clone_{'ingress' if name == 'I2E' else 'egress'}_pkt_to_egress"
 
     def _clone(self, node: Call) -> None:
-        self.do(node, self._clone_kind(node), self.given(node, 1), constant(self.list_id(-1), 32))
+        self.ctx.do(node, self._clone_kind(node), self.given(node, 1), constant(self.list_id(-1), 32))
 
     def _clone_list(self, node: Call) -> None:
-        self.do(node, self._clone_kind(node), self.given(node, 1), self._list_number(node, 2))
+        self.ctx.do(node, self._clone_kind(node), self.given(node, 1), self._list_number(node, 2))
 
     def _assertion(self, node: Call) -> None:
         name = node.target.name
-        condition = self.scalar(self.argument(node, 0))
-        self.do(node, name, {"type": "expression", "value": condition})
+        condition = self.ctx.expressions.scalar(self.argument(node, 0))
+        self.ctx.do(node, name, {"type": "expression", "value": condition})
 
     def _log(self, node: Call) -> None:
-        text = self.evaluate(self.argument(node, 0))
+        text = self.ctx.evaluate(self.argument(node, 0))
         values: list[Json] = []
         if len(node.bound) > 1 and node.bound[1] is not None:
-            place = self.place(node.bound[1])
+            place = self.ctx.expressions.place(node.bound[1])
             values = [as_parameter(json) for json, _, _ in self.leaf_values(place, node)]
         message: Json = {"type": "string", "value": str(text)}
-        self.do(node, "log_msg", message, {"type": "parameters_vector", "value": values})
+        self.ctx.do(node, "log_msg", message, {"type": "parameters_vector", "value": values})
 
     def _old_form(self, node: Call) -> None:
         """``resubmit(data)`` and its kin: the data was never kept, and is not."""
         name = node.target.name
         newer = {"clone3": "clone_preserving_field_list"}.get(name, f"{name}_preserving_field_list")
         hint = f"Use {newer}(…, n), and @field_list(n) on the fields of the metadata that are kept."
-        self.diagnostics.warning(node.at, f"{name!r} keeps nothing of the data that it is given", hint)
+        self.ctx.diagnostics.warning(node.at, f"{name!r} keeps nothing of the data that it is given", hint)
         none = constant(self.list_id(-1), 32)
         if name == "clone3":
-            self.do(node, self._clone_kind(node), self.given(node, 1), none)
+            self.ctx.do(node, self._clone_kind(node), self.given(node, 1), none)
         else:
             self._only_in(node, "ingress" if name == "resubmit" else "egress")
-            self.do(node, name, none)
-
-    def checksum(self, node: Call) -> None:
-        """See ChecksumLowering."""
-        raise NotImplementedError
+            self.ctx.do(node, name, none)
 
 
-_FUNCTIONS: Final[Mapping[str, Callable[[ExternLowering, Call], Place | None]]] = {
-    "hash": ExternLowering._hash,
-    "random": ExternLowering._random,
-    "mark_to_drop": ExternLowering._mark_to_drop,
-    "digest": ExternLowering._digest,
-    "truncate": ExternLowering._truncate,
-    "resubmit_preserving_field_list": ExternLowering._resubmit_list,
-    "recirculate_preserving_field_list": ExternLowering._recirculate_list,
-    "clone": ExternLowering._clone,
-    "clone_preserving_field_list": ExternLowering._clone_list,
-    "resubmit": ExternLowering._old_form,
-    "recirculate": ExternLowering._old_form,
-    "clone3": ExternLowering._old_form,
-    "assert": ExternLowering._assertion,
-    "assume": ExternLowering._assertion,
-    "log_msg": ExternLowering._log,
-    "verify": lambda self, node: self.verify(node),
+_FUNCTIONS: Final[Mapping[str, Callable[[Externs, Call], Place | None]]] = {
+    "hash": Externs._hash,
+    "random": Externs._random,
+    "mark_to_drop": Externs._mark_to_drop,
+    "digest": Externs._digest,
+    "truncate": Externs._truncate,
+    "resubmit_preserving_field_list": Externs._resubmit_list,
+    "recirculate_preserving_field_list": Externs._recirculate_list,
+    "clone": Externs._clone,
+    "clone_preserving_field_list": Externs._clone_list,
+    "resubmit": Externs._old_form,
+    "recirculate": Externs._old_form,
+    "clone3": Externs._old_form,
+    "assert": Externs._assertion,
+    "assume": Externs._assertion,
+    "log_msg": Externs._log,
+    "verify": lambda self, node: self.ctx.packets.verify(node),
     "static_assert": lambda self, node: None,
-    "verify_checksum": lambda self, node: self.checksum(node),
-    "update_checksum": lambda self, node: self.checksum(node),
-    "verify_checksum_with_payload": lambda self, node: self.checksum(node),
-    "update_checksum_with_payload": lambda self, node: self.checksum(node),
+    "verify_checksum": lambda self, node: self.ctx.checksums.checksum(node),
+    "update_checksum": lambda self, node: self.ctx.checksums.checksum(node),
+    "verify_checksum_with_payload": lambda self, node: self.ctx.checksums.checksum(node),
+    "update_checksum_with_payload": lambda self, node: self.ctx.checksums.checksum(node),
 }
 
 _PIPELINE: Final = ("control", "action")
@@ -373,20 +371,20 @@ _PLACES: Final = {
     "action": "an action",
 }
 
-_METHODS: Final[Mapping[tuple[str, str], Callable[[ExternLowering, Call, Instance], Place | None]]] = {
-    ("counter", "count"): ExternLowering._count,
-    ("direct_counter", "count"): ExternLowering._direct_count,
-    ("meter", "execute_meter"): ExternLowering._execute_meter,
-    ("direct_meter", "read"): ExternLowering._direct_meter,
-    ("register", "read"): ExternLowering._register_read,
-    ("register", "write"): ExternLowering._register_write,
+_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, Call, Instance], Place | None]]] = {
+    ("counter", "count"): Externs._count,
+    ("direct_counter", "count"): Externs._direct_count,
+    ("meter", "execute_meter"): Externs._execute_meter,
+    ("direct_meter", "read"): Externs._direct_meter,
+    ("register", "read"): Externs._register_read,
+    ("register", "write"): Externs._register_write,
 }
 
 
 # Calls: which of the many kinds one is.
 
 
-class CallLowering(ExternLowering):
+class Calls(Part):
     """Lowers calls."""
 
     def call(self, node: Call) -> Place:
@@ -409,51 +407,45 @@ class CallLowering(ExternLowering):
                 self._action(node, target)
                 return None
             case Function(body=None):
-                return self.call_extern(node, target)
+                return self.ctx.externs.call_extern(node, target)
             case Function():
-                return self.call_function(node, target)
+                return self.ctx.inlining.call_function(node, target)
             case Table():
-                self.apply_table(node)
+                self.ctx.tables.apply_table(node)
                 return None
             case Program():
-                self.call_program(node, self._instance(node, target))
+                self.ctx.programs.call_program(node, self._instance(node, target))
                 return None
         raise SourceFault(node.at, "this call is not taken here")
 
     def _action(self, node: Call, action: Action) -> None:
-        instance = self.environment.find(action)
+        instance = self.ctx.environment.find(action)
         if not isinstance(instance, ActionInstance):
-            instance = ActionInstance(action.name, action, self.program_environment)
-        self.call_action(node, instance)
+            instance = ActionInstance(action.name, action, self.ctx.program_environment)
+        self.ctx.inlining.call_action(node, instance)
 
     def _instance(self, node: Call, program: Program) -> ProgramInstance:
         if not isinstance(node.callee, Member):
             raise Unexpected
         base = node.callee.base
         if isinstance(base, Name) and base.target is program:
-            return self.direct_instance(node, program)
-        found = self.object(base)
+            return self.ctx.programs.direct_instance(node, program)
+        found = self.ctx.inlining.object(base)
         if not isinstance(found, ProgramInstance):
             raise SourceFault(node.at, "this is no parser or control")
         return found
-
-    def direct_instance(self, node: Call, program: Program) -> ProgramInstance:
-        """See Programs."""
-        raise NotImplementedError
-
-    def apply_table(self, node: Call) -> Apply:
-        """See TableLowering."""
-        raise NotImplementedError
 
     def apply_result(self, node: Member) -> Place:
         """``t.apply().hit`` within an expression: a bool that hit and miss set."""
         if not isinstance(node.base, Call):
             raise Unexpected
-        result = self.temporary(BOOL)
-        apply = self.apply_table(node.base)
+        result = self.ctx.temporary(BOOL)
+        apply = self.ctx.tables.apply_table(node.base)
         on_hit = node.name == "hit"
-        yes = self.collected(lambda: self.assign(result, Value(BOOL, TRUE, True), node))
-        no = self.collected(lambda: self.assign(result, Value(BOOL, FALSE, False), node))
+        yes = self.ctx.expressions.collected(lambda: self.ctx.expressions.assign(result, Value(BOOL, TRUE, True), node))
+        no = self.ctx.expressions.collected(
+            lambda: self.ctx.expressions.assign(result, Value(BOOL, FALSE, False), node)
+        )
         apply.hit, apply.miss = (yes, no) if on_hit else (no, yes)
         return result
 
@@ -462,19 +454,19 @@ class CallLowering(ExternLowering):
     def _on_header(self, node: Call, method: str) -> Place | None:
         if not isinstance(node.callee, Member):
             raise Unexpected
-        place = self.place(node.callee.base)
+        place = self.ctx.expressions.place(node.callee.base)
         match method:
             case "isValid":
                 if isinstance(place, StructPlace):
                     return Value(BOOL, TRUE, True)
-                return Value(BOOL, self.validity(place, node))
+                return Value(BOOL, self.ctx.expressions.validity(place, node))
             case "setValid" | "setInvalid" if isinstance(place, HeaderPlace | ChosenHeader):
                 operator = "add_header" if method == "setValid" else "remove_header"
-                self.do(node, operator, as_parameter(place.json()))
+                self.ctx.do(node, operator, as_parameter(place.json()))
                 return None
             case "push_front" | "pop_front" if isinstance(place, StackPlace):
-                count = self.number(node.bound[0], "the count", node.at)
-                self.do(node, method.removesuffix("_front"), place.json(), constant(count, 8))
+                count = self.ctx.number(node.bound[0], "the count", node.at)
+                self.ctx.do(node, method.removesuffix("_front"), place.json(), constant(count, 8))
                 return None
         if isinstance(place, UnionPlace):
             raise SourceFault(node.at, f"{method!r} cannot be called on a header union")

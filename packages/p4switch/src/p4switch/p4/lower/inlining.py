@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault, Unexpected
-from p4switch.p4.lower.expressions import ExpressionLowering
 from p4switch.p4.lower.layout import Invoke, Labelled
 from p4switch.p4.lower.storage import (
     ActionInstance,
     Callee,
     Environment,
     Instance,
+    Lowering,
+    Part,
     ProgramInstance,
     is_scalar,
     storage_width,
@@ -34,6 +35,7 @@ from p4switch.p4.syntax.tree import (
     Call,
     CallStatement,
     Expression,
+    For,
     Function,
     Index,
     Member,
@@ -120,6 +122,10 @@ class Writes:
                 for case in node.cases:
                     if case.body is not None:
                         yield from self._statements(case.body)
+            case For():
+                yield from self._expression(node.condition)
+                for item in (*node.initial, *node.updates, node.body):
+                    yield from self._statements(item)
             case _ if hasattr(node, "condition"):
                 yield from self._expression(node.condition)
                 yield from self._statements(node.yes)
@@ -173,64 +179,51 @@ MOST_CALLS = 20_000
 Leaves = set[tuple[str, str]]
 
 
-class Inlining(ExpressionLowering):
+class Inlining(Part):
     """Puts code in."""
 
-    writes: Writes
-    action_uses: dict[str, tuple[str, Action, str]]
-    """How actions are used, by name: by a ``table`` or only ``called``; their declarations, and by which block."""
-    action_locals: dict[tuple[Environment, Variable], Place]
-    """Places of the local variables of actions, by where the action is declared."""
-    _within = 0
-    _put = 0
+    def __init__(self, ctx: Lowering) -> None:
+        super().__init__(ctx)
+        self.writes = Writes()
+        self._put = 0
 
     def call_function(self, node: Call, function: Function) -> Place | None:
         """A function of the program; where its result is."""
-        types = {v: self.types.substitute(t, self.environment.types) for v, t in node.type_arguments.items()}
-        inner = Environment(self.program_environment, types)
+        types = {v: self.ctx.types.substitute(t, self.ctx.environment.types) for v, t in node.type_arguments.items()}
+        inner = Environment(self.ctx.program_environment, types)
         callee = Callee(object())
-        result_type = self.types.substitute(function.result_type, types)
+        result_type = self.ctx.types.substitute(function.result_type, types)
         if result_type is not VOID:
-            callee.result = self.storage.allocate("tmp", result_type, node.at)
-        path = f"{self.path}{function.name}_"
+            callee.result = self.ctx.storage.allocate("tmp", result_type, node.at)
+        path = f"{self.ctx.path}{function.name}_"
         self._put_in(node, callee, function.parameters, node.bound, inner, function, path, closed=True)
         return callee.result
 
     def call_action(self, node: Call, action: ActionInstance) -> None:
         """An action that is called by name."""
-        if self.where == "control" and not self._within:
-            self.action_uses.setdefault(action.name, ("called", action.declaration, self.block))
+        if self.ctx.where == "control" and not self.ctx.within:
+            self.ctx.action_uses.setdefault(action.name, ("called", action.declaration, self.ctx.block))
         inner = Environment(action.environment)
         callee = Callee(object(), within=action.environment)
-        outer = self.out
-        self.out = []
+        outer = self.ctx.out
+        self.ctx.out = []
         declaration = action.declaration
-        path = f"{self.path}{declaration.name}_"
-        self._within += 1
+        path = f"{self.ctx.path}{declaration.name}_"
+        self.ctx.within += 1
         self._put_in(node, callee, declaration.parameters, node.bound, inner, declaration, path, closed=False)
-        self._within -= 1
-        made, self.out = self.out, outer
-        if self.where == "control":
-            self.out.append(Invoke(node.at, node.end, action.name, made))
+        self.ctx.within -= 1
+        made, self.ctx.out = self.ctx.out, outer
+        if self.ctx.where == "control":
+            self.ctx.out.append(Invoke(node.at, node.end, action.name, made))
         else:
-            self.out += made
+            self.ctx.out += made
 
     def call_program(self, node: Call, instance: ProgramInstance) -> None:
         """A parser or control."""
         program = instance.program
-        inner = Environment(self.instance_environment(instance))
+        inner = Environment(self.ctx.programs.instance_environment(instance))
         callee = Callee(object())
         self._put_in(node, callee, program.parameters, node.bound, inner, program, instance.path, closed=True)
-
-    program_environment: Environment
-
-    def instance_environment(self, instance: ProgramInstance) -> Environment:
-        """See Programs."""
-        raise NotImplementedError
-
-    def body_of(self, callee: Action | Function | Program, at: Any) -> None:
-        """See StatementLowering."""
-        raise NotImplementedError
 
     def _put_in(
         self,
@@ -243,27 +236,27 @@ class Inlining(ExpressionLowering):
         path: str,
         closed: bool,
     ) -> None:
-        if len(self.callees) > 100:
+        if len(self.ctx.callees) > 100:
             raise SourceFault(node.at, "calls are nested more than 100 deep")
         self._put += 1
         if self._put > MOST_CALLS:
             hint = "The code is put in wherever it is called: let fewer calls stand in what is called often itself."
             raise SourceFault(node.at, f"the program makes more than {MOST_CALLS:,} calls, each in its own place", hint)
         places = self._arguments(parameters, arguments, node)
-        self._bind(node, callee, parameters, places, inner, code, closed)
-        outer = (self.environment, self.path, self.out)
-        self.environment, self.path, self.out = inner, path, []
-        self.callees.append(callee)
+        self.bind(node, callee, parameters, places, inner, code, closed)
+        outer = (self.ctx.environment, self.ctx.path, self.ctx.out)
+        self.ctx.environment, self.ctx.path, self.ctx.out = inner, path, []
+        self.ctx.callees.append(callee)
         try:
             self._reset_outs(parameters, inner, node)
-            self.body_of(code, node)
+            self.ctx.statements.body_of(code, node)
         finally:
-            self.callees.pop()
-            body = self.out
-            self.environment, self.path, self.out = outer
-        self.out.append(Labelled(node.at, node.end, body, callee.label))
+            self.ctx.callees.pop()
+            body = self.ctx.out
+            self.ctx.environment, self.ctx.path, self.ctx.out = outer
+        self.ctx.out.append(Labelled(node.at, node.end, body, callee.label))
         for place, copy in callee.copies:
-            self.assign(place, copy, node)
+            self.ctx.expressions.assign(place, copy, node)
 
     def _arguments(
         self, parameters: Sequence[Parameter], arguments: Sequence[Expression | None], node: Call
@@ -277,23 +270,23 @@ class Inlining(ExpressionLowering):
             elif isinstance(parameter.type, DeclaredType):
                 places.append(self.object(value))
             elif parameter.direction in ("out", "inout"):
-                self.holds_index = True
-                places.append(self.target(value))
-                self.holds_index = False
+                self.ctx.holds_index = True
+                places.append(self.ctx.expressions.target(value))
+                self.ctx.holds_index = False
             else:
-                place = self.place(value)
-                places.append(self.held(place, value) if any(later[position + 1 :]) else place)
+                place = self.ctx.expressions.place(value)
+                places.append(self.ctx.expressions.held(place, value) if any(later[position + 1 :]) else place)
         return places
 
     def object(self, node: Expression) -> Instance | Any:
         """The object that an expression names."""
         if isinstance(node, Name):
-            found = self.environment.find(node.target)
+            found = self.ctx.environment.find(node.target)
             if found is not None:
                 return found
         raise SourceFault(node.at, "this names no object")
 
-    def _bind(
+    def bind(
         self,
         node: Call,
         callee: Callee,
@@ -308,7 +301,7 @@ class Inlining(ExpressionLowering):
         for index, (parameter, place) in enumerate(zip(parameters, places, strict=True)):
             if parameter.direction not in ("out", "inout"):
                 continue
-            kind = self.types.substitute(parameter.type, inner.types)
+            kind = self.ctx.types.substitute(parameter.type, inner.types)
             mine: Leaves = set(place.leaves()) if isinstance(place, Place) else set()
             others = [set(p.leaves()) for i, p in enumerate(places) if i != index and isinstance(p, Place)]
             apart = closed and isinstance(place, Place) and place.fixed and not any(overlap(mine, o) for o in others)
@@ -320,9 +313,9 @@ class Inlining(ExpressionLowering):
             if wanders and parameter not in self.writes.names(code):
                 inner.bound[parameter] = place  # a copy would read what may lie beyond its stack
                 continue
-            copy = self.storage.allocate(f"{self.path}{parameter.name}", kind, node.at)
+            copy = self.ctx.storage.allocate(f"{self.ctx.path}{parameter.name}", kind, node.at)
             if parameter.direction == "inout" and place is not None:
-                self.assign(copy, place, node)
+                self.ctx.expressions.assign(copy, place, node)
             inner.bound[parameter] = copy
             if place is not None:
                 callee.copies.append((place, copy))
@@ -343,9 +336,9 @@ class Inlining(ExpressionLowering):
             if place.fixed and not overlap(set(place.leaves()), written):
                 inner.bound[parameter] = place
                 continue
-            kind = self.types.substitute(parameter.type, inner.types)
-            copy = self.storage.allocate(f"{self.path}{parameter.name}", kind, node.at)
-            self.assign(copy, place, node)
+            kind = self.ctx.types.substitute(parameter.type, inner.types)
+            copy = self.ctx.storage.allocate(f"{self.ctx.path}{parameter.name}", kind, node.at)
+            self.ctx.expressions.assign(copy, place, node)
             inner.bound[parameter] = copy
 
     def _written(self, code: Action | Function | Program, inner: Environment) -> Leaves:
@@ -376,23 +369,23 @@ class Inlining(ExpressionLowering):
                 for element in place.elements:
                     self.invalidate(element, at)
             case UnionPlace():
-                self.assign(place, NoHeader(place.type), at)
+                self.ctx.expressions.assign(place, NoHeader(place.type), at)
             case _ if not is_scalar(place.type) and is_header(plain(place.type)):
-                self.assign(place, NoHeader(place.type), at)
+                self.ctx.expressions.assign(place, NoHeader(place.type), at)
 
     def fresh(self, item: Variable) -> Place:
         """A place for a local variable; an action has the same one wherever it is put in.
 
         Whoever reads a variable that was never set then sees what p4c's program sees: what the action left there.
         """
-        kind = self.types.substitute(item.type, self.environment.types)
-        owner = self.callees[-1].within if self.callees else None
-        known = self.action_locals.get((owner, item)) if owner is not None else None
+        kind = self.ctx.types.substitute(item.type, self.ctx.environment.types)
+        owner = self.ctx.callees[-1].within if self.ctx.callees else None
+        known = self.ctx.action_locals.get((owner, item)) if owner is not None else None
         if known is not None:
             return known
-        place = self.storage.allocate(f"{self.path}{item.name}", kind, item.at)
+        place = self.ctx.storage.allocate(f"{self.ctx.path}{item.name}", kind, item.at)
         if owner is not None:
-            self.action_locals[owner, item] = place
+            self.ctx.action_locals[owner, item] = place
         return place
 
 
@@ -428,27 +421,27 @@ def _narrowed(expression: Expression, place: Place) -> Place:
 # ``packet_in`` and ``packet_out``: extract, lookahead, advance, verify, emit.
 
 
-class PacketLowering(ExpressionLowering):
+class Packets(Part):
     """Lowers what parsers and deparsers do with packets."""
-
-    emitted: list[str]
 
     def on_packet(self, node: Call, extern: str, method: str) -> Place | None:
         """A method of the packet."""
         if extern == "packet_out":
-            if self.where != "deparser":
+            if self.ctx.where != "deparser":
                 raise SourceFault(node.at, "emit(…) is for the deparser")
-            self._emit(self.place(self._first(node)), node)
+            self._emit(self.ctx.expressions.place(self._first(node)), node)
             return None
-        if self.where != "parser":
+        if self.ctx.where != "parser":
             raise SourceFault(node.at, f"{method}(…) is for parsers")
         match method:
             case "extract":
                 self._extract(node)
             case "advance":
-                self.do(node, "advance", self._wrapped(self.data(self._first(node))))
+                self.ctx.do(node, "advance", self._wrapped(self.ctx.expressions.data(self._first(node))))
             case "lookahead":
-                kind = self.types.substitute(node.type_arguments[node.target.type_variables[0]], self.environment.types)
+                kind = self.ctx.types.substitute(
+                    node.type_arguments[node.target.type_variables[0]], self.ctx.environment.types
+                )
                 return self._lookahead(node, kind)
             case "length":
                 hint = "Use standard_metadata.packet_length."
@@ -472,13 +465,13 @@ class PacketLowering(ExpressionLowering):
             # Over what nobody looks at.
             given = node.type_arguments.get(node.target.type_variables[0])
             if given is not None and is_header(plain(given)):
-                unused = self.storage.allocate("unused", given, node.at)
+                unused = self.ctx.storage.allocate("unused", given, node.at)
                 if not isinstance(unused, HeaderPlace):
                     raise Unexpected
-                self.do(node, "extract", {"type": "regular", "value": unused.name})
+                self.ctx.do(node, "extract", {"type": "regular", "value": unused.name})
                 return
         value = self._first(node)
-        kind = plain(self.type_of(value))
+        kind = plain(self.ctx.type_of(value))
         if not is_header(kind):
             hint = (
                 "Name a header of it." if isinstance(kind, CompositeType | StackType) else "Only headers are extracted."
@@ -487,7 +480,7 @@ class PacketLowering(ExpressionLowering):
         varying = any(isinstance(plain(t), Varbits) for t in kind.fields.values())  # type: ignore[attr-defined]
         length: Json | None = None
         if len(node.bound) > 1 and node.bound[1] is not None:
-            length = {"type": "expression", "value": self.data(node.bound[1])}
+            length = {"type": "expression", "value": self.ctx.expressions.data(node.bound[1])}
             if not varying:
                 raise SourceFault(node.at, f"{kind} has no field of variable length", "Leave the length out.")
         elif varying:
@@ -495,34 +488,34 @@ class PacketLowering(ExpressionLowering):
             raise SourceFault(node.at, f"{kind} has a field of variable length", hint)
         header = self._extracted(value)
         if length is None:
-            self.do(node, "extract", header)
+            self.ctx.do(node, "extract", header)
         else:
-            self.do(node, "extract_VL", header, length)
+            self.ctx.do(node, "extract_VL", header, length)
 
     def _extracted(self, value: Expression) -> Json:
         if isinstance(value, Member) and value.name == "next" and isinstance(self._stack_type(value.base), StackType):
-            stack = self.place(value.base)
+            stack = self.ctx.expressions.place(value.base)
             if not isinstance(stack, StackPlace):
                 raise Unexpected
             return {"type": "stack", "value": stack.name}
         inner = value.base if isinstance(value, Member) else None
         if isinstance(value, Member) and isinstance(inner, Member) and inner.name == "next":
-            stack = self.place(inner.base)
+            stack = self.ctx.expressions.place(inner.base)
             if isinstance(stack, StackPlace):
                 return {"type": "union_stack", "value": [stack.name, value.name]}
-        place = self.place(value)
+        place = self.ctx.expressions.place(value)
         if not isinstance(place, HeaderPlace):
             hint = "Use .next, or an index that is a number."
             raise SourceFault(value.at, "BMv2 extracts headers that the program names", hint)
         return {"type": "regular", "value": place.name}
 
     def _stack_type(self, node: Expression) -> Type | None:
-        return plain(self.type_of(node)) if node.type is not None else None
+        return plain(self.ctx.type_of(node)) if node.type is not None else None
 
     # --- lookahead
 
     def _lookahead(self, node: Call, kind: Type) -> Place:
-        place = self.storage.allocate("tmp", kind, node.at)
+        place = self.ctx.storage.allocate("tmp", kind, node.at)
         self._look(place, kind, 0, node)
         return place
 
@@ -531,11 +524,11 @@ class PacketLowering(ExpressionLowering):
         bare = plain(kind)
         match place:
             case HeaderPlace():
-                self.do(node, "add_header", place.json())
+                self.ctx.do(node, "add_header", place.json())
                 if not isinstance(bare, CompositeType):
                     raise Unexpected
                 for name, inner in bare.fields.items():
-                    offset = self._look(self.header_member(place, name), inner, offset, node)
+                    offset = self._look(self.ctx.expressions.header_member(place, name), inner, offset, node)
                 return offset
             case StructPlace():
                 kinds = list(bare.fields.values()) if isinstance(bare, CompositeType) else []
@@ -549,7 +542,7 @@ class PacketLowering(ExpressionLowering):
                 return offset
             case FieldPlace() if is_scalar(kind):
                 width = storage_width(kind)
-                self.do(node, "assign", place.target(), {"type": "lookahead", "value": [offset, width]})
+                self.ctx.do(node, "assign", place.target(), {"type": "lookahead", "value": [offset, width]})
                 return offset + width
         raise SourceFault(node.at, f"lookahead gives numbers, structs and headers of them, not {kind}")
 
@@ -562,14 +555,14 @@ class PacketLowering(ExpressionLowering):
             raise Unexpected
         if error is None:
             raise Unexpected
-        self.do(node, "verify", self.scalar(condition), self.data(error))
+        self.ctx.do(node, "verify", self.ctx.expressions.scalar(condition), self.ctx.expressions.data(error))
 
     # --- emit
 
     def _emit(self, place: Place, node: Call) -> None:
         match place:
             case HeaderPlace():
-                self.emitted.append(place.name)
+                self.ctx.emitted.append(place.name)
             case StructPlace():
                 for member in place.members.values():
                     self._emit(member, node)

@@ -44,6 +44,14 @@ class Labelled(Code):
 
 
 @dataclass(slots=True, eq=False)
+class Loop(Code):
+    """Steps that begin again and again, until ``Leave`` goes behind the loop or beyond."""
+
+    steps: list[Code]
+    label: object
+
+
+@dataclass(slots=True, eq=False)
 class Leave(Code):
     """Goes behind the steps with this label."""
 
@@ -175,7 +183,7 @@ class ActionLayout:
         """The primitives of ``body``, whose ``return`` goes to ``tail``."""
         self._labels[label] = []
         self._list(body)
-        self._land(label, body)
+        self._land(label)
         self._list(tail)
         for jump in self._ends:
             self._aim(jump)
@@ -194,7 +202,9 @@ class ActionLayout:
             case Labelled():
                 self._labels[code.label] = []
                 self._list(code.body)
-                self._land(code.label, code.body)
+                self._land(code.label)
+            case Loop():
+                self._loop(code)
             case Leave():
                 self._labels[code.label].append(self._jump(code))
             case Stop():
@@ -205,7 +215,15 @@ class ActionLayout:
             case Invoke():
                 self._list(code.body)
             case Apply():
-                raise Unexpected
+                hint = "The target's pipelines have no loops: apply it before or behind, or once for each time."
+                raise SourceFault(code.at, f"the table {code.table.name!r} is applied in a loop", hint)
+
+    def _loop(self, code: Loop) -> None:
+        self._labels[code.label] = []
+        begin = len(self.primitives)
+        self._list(code.steps)
+        self._aim(self._jump(code), begin)
+        self._land(code.label)
 
     def _branch(self, code: Branch) -> None:
         if not code.yes and not code.no:
@@ -228,7 +246,7 @@ class ActionLayout:
         self.primitives.append(item)
         return item
 
-    def _land(self, label: object, body: Sequence[Code]) -> None:
+    def _land(self, label: object) -> None:
         """Aims the jumps to a label here; a last one that would go to the next primitive is left out."""
         jumps = self._labels.pop(label)
         if jumps and self.primitives and self.primitives[-1] is jumps[-1] and not self._aimed_here():
@@ -242,9 +260,10 @@ class ActionLayout:
         here = len(self.primitives)
         return any(item["op"] in ("_jump", "_jump_if_zero") and item.get("$to") == here for item in self.primitives)
 
-    def _aim(self, jump: Json) -> None:
-        jump["$to"] = len(self.primitives)
-        jump["parameters"][-1] = constant(len(self.primitives), 32)
+    def _aim(self, jump: Json, to: int | None = None) -> None:
+        """Has a jump go to a primitive; else behind the last one so far."""
+        jump["$to"] = len(self.primitives) if to is None else to
+        jump["parameters"][-1] = constant(jump["$to"], 32)
 
 
 def primitive(code: Do, info: SourceInfo) -> Json:
@@ -343,6 +362,8 @@ class ParserLayout:
                     current = self._branch(code, current)
                 case Labelled():
                     current = self._labelled(code, current)
+                case Loop():
+                    current = self._loop(code, current)
                 case Leave():
                     self._always(current, self._labels[code.label])
                     current = None
@@ -371,6 +392,15 @@ class ParserLayout:
             if last is not None:
                 self._always(last, join["name"])
         return join
+
+    def _loop(self, code: Loop, state: Json) -> Json:
+        head, behind = self._state("loop"), self._state("behind")
+        self._labels[code.label] = behind["name"]
+        self._always(state, head["name"])
+        last = self._list(code.steps, head)
+        if last is not None:
+            self._always(last, head["name"])
+        return behind
 
     def _labelled(self, code: Labelled, state: Json) -> Json | None:
         body = list(code.body)
@@ -404,6 +434,8 @@ def _leaves(codes: Sequence[Code], label: object) -> bool:
             case Branch() if _leaves(code.yes, label) or _leaves(code.no, label):
                 return True
             case Labelled() | Invoke() if _leaves(code.body, label):
+                return True
+            case Loop() if _leaves(code.steps, label):
                 return True
     return False
 
@@ -470,7 +502,7 @@ class PipelineLayout:
         at = len(codes)
         while at > 0:
             begin = at
-            while begin > 0 and isinstance(codes[begin - 1], Do):
+            while begin > 0 and isinstance(codes[begin - 1], Do | Loop):
                 begin -= 1
             if begin < at:
                 node = self._hidden(list(codes[begin:at]), node)

@@ -3,15 +3,18 @@
 from typing import Any, Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, Unexpected
-from p4switch.p4.lower.inlining import Writes
+from p4switch.p4.lower.expressions import Expressions
+from p4switch.p4.lower.externs import Calls, Externs
+from p4switch.p4.lower.inlining import Inlining, Packets
 from p4switch.p4.lower.layout import ActionLayout, Case, Code, Do, Graph, ParserLayout, PipelineLayout, SourceInfo, Step
-from p4switch.p4.lower.statements import TableLowering, ranges_as_masks
+from p4switch.p4.lower.statements import Loops, Statements, Tables, ranges_as_masks
 from p4switch.p4.lower.storage import (
     ActionInstance,
     Environment,
     Instance,
+    Lowering,
+    Part,
     ProgramInstance,
-    Storage,
     TableInstance,
     ValueSetInstance,
     bits_of,
@@ -55,33 +58,24 @@ MOST_CASES = 4096
 """Cases that the ranges of one case of a select may become."""
 
 
-class Programs(TableLowering):
-    """Makes instances and puts their code in.
-
-    Attributes:
-        instances: of externs, in the order in which they are made.
-        value_sets: of the JSON.
-    """
-
-    instances: list[Instance]
-    value_sets: list[Json]
-    _running: list[ProgramInstance]
+class Programs(Part):
+    """Makes instances and puts their code in."""
 
     def call_program(self, node: Call, instance: ProgramInstance) -> None:
-        """See Inlining."""
-        self._running.append(instance)
+        """The code of a parser or control is put in."""
+        self.ctx.running.append(instance)
         try:
-            super().call_program(node, instance)
+            self.ctx.inlining.call_program(node, instance)
         finally:
-            self._running.pop()
+            self.ctx.running.pop()
 
     def direct_instance(self, node: Call, program: Program) -> ProgramInstance:
         """``C.apply(…)`` of a type: an instance that has its name."""
-        around = self._running[-1]
+        around = self.ctx.running[-1]
         found = around.directly.get(node)
         if found is None:
             kind = program.type
-            name = f"{around.name}.{local_name(program)}"
+            name = f"{around.name}.{program.name}"
             found = ProgramInstance(name, kind, [], program, node.at, f"{around.path}{program.name}_")
             around.directly[node] = found
         return found
@@ -90,8 +84,8 @@ class Programs(TableLowering):
         """What an instance declares; made once."""
         if instance.environment is not None:
             return instance.environment
-        made = instance.environment = Environment(self.program_environment)
-        outer, self.environment = self.environment, made
+        made = instance.environment = Environment(self.ctx.program_environment)
+        outer, self.ctx.environment = self.ctx.environment, made
         program = instance.program
         for parameter, argument in zip(program.constructor, instance.arguments, strict=True):
             if isinstance(argument, Instance | Place):
@@ -99,7 +93,7 @@ class Programs(TableLowering):
             elif argument is None:
                 raise SourceFault(instance.at, f"the constructor argument {parameter.name!r} must be known here")
             else:
-                made.bound[parameter] = self.constant_place(argument, parameter.type)
+                made.bound[parameter] = self.ctx.expressions.constant_place(argument, parameter.type)
         for local in program.locals:
             match local:
                 case InstanceDecl():
@@ -109,7 +103,7 @@ class Programs(TableLowering):
                     made.bound[local] = TableInstance(name, local, made, instance.path)
                 case ValueSet():
                     made.bound[local] = self._value_set(local, instance)
-        self.environment = outer
+        self.ctx.environment = outer
         return made
 
     def make(self, declaration: InstanceDecl, around: ProgramInstance | None) -> Instance:
@@ -121,31 +115,31 @@ class Programs(TableLowering):
             if value is not None and isinstance(value.type, DeclaredType):
                 arguments.append(self.constructed(value, around))
             else:
-                arguments.append(self.evaluate(value))
+                arguments.append(self.ctx.evaluate(value))
         path = f"{around.path if around is not None else ''}{declaration.name}_"
         if isinstance(kind.declaration, Program):
             return ProgramInstance(name, kind, arguments, declaration, declaration.at, path)
         found = Instance(name, kind, arguments, declaration, declaration.at, path)
-        self.instances.append(found)
+        self.ctx.instances.append(found)
         return found
 
     def constructed(self, value: Expression, around: ProgramInstance | None) -> Any:
         """An object that is an argument: one that has a name, or one that is made for it."""
         if isinstance(value, Name):
-            return self.object(value)
+            return self.ctx.inlining.object(value)
         if not isinstance(value, Call) or not isinstance(value.type, DeclaredType):
             raise SourceFault(value.at, "this is no object")
         declaration = value.type.declaration
         arguments = [
-            self.constructed(v, around) if v is not None and isinstance(v.type, DeclaredType) else self.evaluate(v)
+            self.constructed(v, around) if v is not None and isinstance(v.type, DeclaredType) else self.ctx.evaluate(v)
             for v in value.bound
         ]
         prefix = f"{around.name}." if around is not None else ""
-        name = prefix + local_name(declaration)
         if isinstance(declaration, Program):
+            name = prefix + declaration.name  # an annotation of the type names no instance
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
-        found = Instance(name, value.type, arguments, declaration, value.at)
-        self.instances.append(found)
+        found = Instance(prefix + local_name(declaration), value.type, arguments, declaration, value.at)
+        self.ctx.instances.append(found)
         return found
 
     def _value_set(self, declaration: ValueSet, around: ProgramInstance) -> ValueSetInstance:
@@ -160,20 +154,20 @@ class Programs(TableLowering):
             parts = list(bare.elements)
         item: Json = {
             "name": full_name(declaration, around),
-            "id": len(self.value_sets),
+            "id": len(self.ctx.value_sets),
             "source_info": declaration,
             "compressed_bitwidth": sum(storage_width(part) for part in parts),
-            "max_size": self.number(declaration.size, "the size of a value set", declaration.at),
+            "max_size": self.ctx.number(declaration.size, "the size of a value set", declaration.at),
         }
-        self.value_sets.append(item)
+        self.ctx.value_sets.append(item)
         return ValueSetInstance(item["name"], declaration, item)
 
     # --- bodies
 
     def program_body(self, program: Program, at: Any) -> None:
         """The code of a parser or control, with its parameters bound in the present environment."""
-        inner = self.environment
-        around = self._running[-1]
+        inner = self.ctx.environment
+        around = self.ctx.running[-1]
         for local in program.locals:
             match local:
                 case Action():
@@ -182,38 +176,38 @@ class Programs(TableLowering):
                     table = inner.find(local)
                     table.environment = inner
                 case Constant():
-                    inner.bound[local] = self.place(local.initial)
+                    inner.bound[local] = self.ctx.expressions.place(local.initial)
                 case Variable():
                     self._local_variable(local, around)
         if program.kind == "parser":
             self._parser(program, around, at)
         elif program.body is not None:
-            self.block_of(program.body)
+            self.ctx.statements.block_of(program.body)
 
     def _local_variable(self, local: Variable, around: ProgramInstance) -> None:
         if around.environment is None:
             raise Unexpected
         place = around.environment.bound.get(local)
         if place is None:
-            outer, self.path = self.path, around.path
-            place = self.fresh(local)
-            self.path = outer
+            outer, self.ctx.path = self.ctx.path, around.path
+            place = self.ctx.inlining.fresh(local)
+            self.ctx.path = outer
             around.environment.bound[local] = place
-        self.environment.bound[local] = place
-        self.variable(local)
+        self.ctx.environment.bound[local] = place
+        self.ctx.statements.variable(local)
 
     # --- parsers
 
     def _parser(self, program: Program, around: ProgramInstance, at: Any) -> None:
         steps = {state.name: self._state(state) for state in program.states}
-        self.out.append(Graph(at.at, at.end, steps, around.path))
+        self.ctx.out.append(Graph(at.at, at.end, steps, around.path))
 
     def _state(self, state: State) -> Step:
-        outer_environment, outer_out = self.environment, self.out
-        self.environment, self.out = Environment(outer_environment), []
+        outer_environment, outer_out = self.ctx.environment, self.ctx.out
+        self.ctx.environment, self.ctx.out = Environment(outer_environment), []
         try:
             for item in state.items:
-                self.statement(item)
+                self.ctx.statements.statement(item)
             keys: list[tuple[Json, int]] = []
             cases: list[Case] = []
             transition = state.transition
@@ -225,17 +219,17 @@ class Programs(TableLowering):
                 later = [key.effects for key in transition.keys]
                 places = []
                 for position, key in enumerate(transition.keys):
-                    place = self.place(key)
-                    places.append(self.held(place, key) if any(later[position + 1 :]) else place)
+                    place = self.ctx.expressions.place(key)
+                    places.append(self.ctx.expressions.held(place, key) if any(later[position + 1 :]) else place)
                 keys = [
                     (self._select_key(p, k), storage_width(p.type))
                     for p, k in zip(places, transition.keys, strict=True)
                 ]
                 for case in transition.cases:
                     cases += self._cases_of(case.keyset, case.state, keys)
-            return Step(state.name, state.at, state.end, self.out, keys, cases)
+            return Step(state.name, state.at, state.end, self.ctx.out, keys, cases)
         finally:
-            self.environment, self.out = outer_environment, outer_out
+            self.ctx.environment, self.ctx.out = outer_environment, outer_out
 
     def _select_key(self, place: Place, node: Expression) -> Json:
         """A key of a select: a field, or a copy of what it is."""
@@ -244,9 +238,9 @@ class Programs(TableLowering):
         last = place.key() if isinstance(place, ChosenField) else None
         if last is not None:
             return last
-        copy = self.temporary(place.type, "key")
+        copy = self.ctx.temporary(place.type, "key")
         data = data_of(place)
-        self.assign(copy, Value(BOOL if place.type is BOOL else place.type, place.json()), node)
+        self.ctx.expressions.assign(copy, Value(BOOL if place.type is BOOL else place.type, place.json()), node)
         del data
         return copy.target()
 
@@ -256,7 +250,7 @@ class Programs(TableLowering):
         if len(values) == 1 and isinstance(values[0], Default):
             return [Case(None, None, state)]
         if len(values) == 1 and isinstance(values[0].type, SetType) and isinstance(values[0], Name):
-            found = self.environment.find(values[0].target)
+            found = self.ctx.environment.find(values[0].target)
             if isinstance(found, ValueSetInstance):
                 return [Case(None, found.name, state)]
         alternatives: list[list[tuple[int, int]]] = [[]]
@@ -285,14 +279,14 @@ class Programs(TableLowering):
         return [(self._key_value(value) & ones, ones)]
 
     def _key_value(self, node: Expression) -> int:
-        found = self.evaluate(node)
+        found = self.ctx.evaluate(node)
         if found is None:
             raise SourceFault(node.at, "this key must be known when the program is compiled")
         if isinstance(found, bool | int):
             return int(found)
         if node.type is None:
             raise Unexpected
-        return self.member_number(found, plain(node.type))
+        return self.ctx.member_number(found, plain(node.type))
 
 
 def local_name(declaration: Declaration) -> str:
@@ -315,38 +309,32 @@ def full_name(declaration: Declaration, around: Instance | None) -> str:
 WIDEST: Final = 64
 
 
-class ChecksumLowering(Programs):
-    """Lowers checksums.
-
-    Attributes:
-        checksums: of the JSON.
-    """
-
-    checksums: list[Json]
+class Checksums(Part):
+    """Lowers checksums."""
 
     def checksum(self, node: Call) -> None:
         """A call of verify_checksum, update_checksum, or those with the payload."""
         name = node.target.name
-        if self.where != "checksum":
+        if self.ctx.where != "checksum":
             raise SourceFault(node.at, f"{name!r} is for the checksum controls only", "Move it there.")
         verify = name.startswith("verify")
-        if verify != (self.block == "verify"):
+        if verify != (self.ctx.block == "verify"):
             other = "ComputeChecksum" if not verify else "VerifyChecksum"
             raise SourceFault(node.at, f"{name!r} belongs into the control for {other}")
-        condition = self.scalar(self.argument(node, 0))
-        data = self.place(self.argument(node, 1))
+        condition = self.ctx.expressions.scalar(self.ctx.externs.argument(node, 0))
+        data = self.ctx.expressions.place(self.ctx.externs.argument(node, 1))
         if not isinstance(data, StructPlace | HeaderPlace | FieldPlace):
             raise SourceFault(node.at, "a checksum is over a list of fields", "Write { hdr.a, hdr.b }.")
-        target = self.target(self.argument(node, 2))
+        target = self.ctx.expressions.target(self.ctx.externs.argument(node, 2))
         if not isinstance(target, FieldPlace):
             raise SourceFault(node.at, "a checksum is a field of a header")
         if storage_width(target.type) > WIDEST:
             message = f"a checksum has at most {WIDEST} bits on this target, but this is {target.type}"
-            raise SourceFault(self.argument(node, 2).at, message, "A checksum of csum16 has 16.")
-        algorithm = self.algorithm(self.argument(node, 3))
+            raise SourceFault(self.ctx.externs.argument(node, 2).at, message, "A checksum of csum16 has 16.")
+        algorithm = self.ctx.externs.algorithm(self.ctx.externs.argument(node, 3))
         payload = name.endswith("_with_payload")
-        calculation = self.calculation(algorithm, data, node, payload, copy=False)
-        count = len(self.checksums)
+        calculation = self.ctx.externs.calculation(algorithm, data, node, payload, copy=False)
+        count = len(self.ctx.checksum_list)
         item: Json = {
             "name": "cksum" if count == 0 else f"cksum_{count - 1}",
             "id": count,
@@ -360,7 +348,7 @@ class ChecksumLowering(Programs):
         if is_constant(condition) and not condition["value"]:
             return
         item["if_cond"] = condition
-        self.checksums.append(item)
+        self.ctx.checksum_list.append(item)
 
 
 # The whole JSON of a program.
@@ -374,42 +362,35 @@ PARAMETERS = (4, 2, 3, 3, 2, 2)
 _WHERE = {"parser": "parser", "verify": "checksum", "compute": "checksum", "deparser": "deparser"}
 
 
-class Emitter(ChecksumLowering):
+class Emitter:
     """Lowers a program."""
 
     def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: Sources) -> None:
-        super().__init__(diagnostics, checker.types, Storage())
+        found = checker.globals.find("NoAction")
+        self.ctx = ctx = Lowering(diagnostics, checker.types, found if isinstance(found, Action) else None)
+        ctx.expressions = Expressions(ctx)
+        ctx.inlining = Inlining(ctx)
+        ctx.packets = Packets(ctx)
+        ctx.externs = Externs(ctx)
+        ctx.calls = Calls(ctx)
+        ctx.loops = Loops(ctx)
+        ctx.statements = Statements(ctx)
+        ctx.tables = Tables(ctx)
+        ctx.programs = Programs(ctx)
+        ctx.checksums = Checksums(ctx)
         self.checker = checker
         self.info = SourceInfo(sources)
-        self.writes = Writes()
-        self.program_environment = Environment()
-        self.calculations, self.checksums = [], []
-        self.field_lists, self.learn_lists = [], []
-        self.lists_used = {}
-        self.tables, self.actions, self.profiles = [], [], []
-        self.instances, self.value_sets, self._running = [], [], []
-        self.emitted = []
-        self.direct: list[Instance] = []
-        found = checker.globals.find("NoAction")
-        self.no_action = found if isinstance(found, Action) else None
         self.names: set[str] = set()
         self.blocks: dict[str, ProgramInstance] = {}
-        self.profile_objects, self.digests, self.action_uses, self.action_locals = {}, {}, {}, {}
-        self.extern_calls = 0
-
-    def note_direct(self, instance: Instance) -> None:
-        """See TableLowering."""
-        if instance not in self.direct:
-            self.direct.append(instance)
 
     def program(self, declarations: list[Declaration], name: str) -> Json:
         """The JSON of a program."""
         main = self._main(declarations)
         for declaration in declarations:
             if isinstance(declaration, InstanceDecl) and declaration is not main:
-                self.environment = self.program_environment
-                self.program_environment.bound[declaration] = self.make(declaration, None)
-        self.environment = self.program_environment
+                self.ctx.environment = self.ctx.program_environment
+                self.ctx.program_environment.bound[declaration] = self.ctx.programs.make(declaration, None)
+        self.ctx.environment = self.ctx.program_environment
         # A program may declare the package itself, as what another preprocessor has written does.
         given = list(main.bound) if len(main.bound) == len(BLOCKS) else [None] * len(BLOCKS)
         for block, value, count in zip(BLOCKS, given, PARAMETERS, strict=True):
@@ -436,7 +417,7 @@ class Emitter(ChecksumLowering):
         return found[0]
 
     def _block(self, value: Expression) -> ProgramInstance:
-        found = self.constructed(value, None)
+        found = self.ctx.programs.constructed(value, None)
         if not isinstance(found, ProgramInstance):
             raise SourceFault(value.at, "this is no parser or control")
         return found
@@ -444,48 +425,48 @@ class Emitter(ChecksumLowering):
     def _parameters(self) -> tuple[Place, Place, Place]:
         """The places of headers, metadata and standard metadata, which all blocks share."""
         parser = self.blocks["parser"].program
-        standard = self.storage.standard_metadata(parser.parameters[3].type)
-        headers = self.storage.allocate("", parser.parameters[1].type, parser.parameters[1].at)
+        standard = self.ctx.storage.standard_metadata(parser.parameters[3].type)
+        headers = self.ctx.storage.allocate("", parser.parameters[1].type, parser.parameters[1].at)
         if not isinstance(headers, StructPlace):
             hint = "Put the header into a struct."
             raise SourceFault(parser.parameters[1].at, "the headers of a program are a struct", hint)
-        metadata = self.storage.allocate("meta", parser.parameters[2].type, parser.parameters[2].at)
+        metadata = self.ctx.storage.allocate("meta", parser.parameters[2].type, parser.parameters[2].at)
         self._shared = {parser.parameters[2]: metadata}
         return headers, metadata, standard
 
     def _run(self, block: str, places: list[Any]) -> list[Code]:
         """The steps of a block of the package."""
         instance = self.blocks[block]
-        self.where, self.block = _WHERE.get(block, "control"), block
-        self.path = ""
-        outer = self.environment
-        inner = self.environment = Environment(self.instance_environment(instance))
+        self.ctx.where, self.ctx.block = _WHERE.get(block, "control"), block
+        self.ctx.path = ""
+        outer = self.ctx.environment
+        inner = self.ctx.environment = Environment(self.ctx.programs.instance_environment(instance))
         for parameter, place in zip(instance.program.parameters, places, strict=True):
             inner.bound[parameter] = place
-        self._running.append(instance)
-        self.out = []
-        self.program_body(instance.program, instance.program)
-        self._running.pop()
-        self.environment = outer
-        return self.out
+        self.ctx.running.append(instance)
+        self.ctx.out = []
+        self.ctx.programs.program_body(instance.program, instance.program)
+        self.ctx.running.pop()
+        self.ctx.environment = outer
+        return self.ctx.out
 
     def _parser_of(self, places: tuple[Place, Place, Place]) -> Json:
         packet = NoHeader(BOOL)
         codes = self._run("parser", [packet, *places])
-        layout = ParserLayout(self.info, lambda: self.temporary(BOOL))
+        layout = ParserLayout(self.info, lambda: self.ctx.temporary(BOOL))
         start, states = layout.run(codes)
         return {"name": "parser", "id": 0, "init_state": start, "parse_states": states}
 
     def _pipeline(self, block: str, number: int, places: tuple[Place, Place, Place]) -> Json:
-        self.tables, self.profiles = [], []
+        self.ctx.applied_tables, self.ctx.profiles = [], []
         codes = self._run(block, list(places))
-        layout = PipelineLayout(self.info, self.add_action, self.names)
-        for table in self.tables:
+        layout = PipelineLayout(self.info, self.ctx.tables.add_action, self.names)
+        for table in self.ctx.applied_tables:
             if table.name in self.names:
                 hint = "Give egress a control and tables of its own."
                 raise SourceFault(table.declaration.at, f"the table {table.name!r} is in ingress and in egress", hint)
-        self.names |= {table.name for table in self.tables}
-        made = [table.json for table in self.tables if table.json is not None]
+        self.names |= {table.name for table in self.ctx.applied_tables}
+        made = [table.json for table in self.ctx.applied_tables if table.json is not None]
         first, tables, conditionals = layout.run(codes, made)
         return {
             "name": block,
@@ -493,7 +474,7 @@ class Emitter(ChecksumLowering):
             "source_info": self.blocks[block].program,
             "init_table": first,
             "tables": tables,
-            "action_profiles": self.info.finish(self.profiles),
+            "action_profiles": self.info.finish(self.ctx.profiles),
             "conditionals": conditionals,
         }
 
@@ -511,7 +492,7 @@ class Emitter(ChecksumLowering):
                 hint = "emit(…) leaves invalid headers out by itself; do the rest in egress."
                 raise SourceFault(code.at, "the target's deparser only emits headers", hint)
         program = self.blocks["deparser"].program
-        return {"name": "deparser", "id": 0, "source_info": program, "order": self.emitted, "primitives": []}
+        return {"name": "deparser", "id": 0, "source_info": program, "order": self.ctx.emitted, "primitives": []}
 
     # --- what is collected
 
@@ -523,17 +504,17 @@ class Emitter(ChecksumLowering):
                 for item in pipeline[section]:
                     item["id"] = number[kind]
                     number[kind] += 1
-        for action in self.actions:
+        for action in self.ctx.actions:
             self._finish_action(action)
         sections = self._extern_sections()
-        storage = self.storage
+        storage = self.ctx.storage
         storage.finish()
         finish = self.info.finish
         for pipeline in pipelines:
             finish(pipeline["tables"])
             for table in pipeline["tables"]:
                 finish(table.get("entries", []))
-        for item in self.field_lists:
+        for item in self.ctx.field_lists:
             item.pop("number", None)
         return {
             "program": name,
@@ -544,18 +525,18 @@ class Emitter(ChecksumLowering):
             "header_union_types": storage.union_types,
             "header_unions": storage.unions,
             "header_union_stacks": storage.union_stacks,
-            "field_lists": finish(self.field_lists),
+            "field_lists": finish(self.ctx.field_lists),
             "errors": [[member.name, member.number] for member in self.checker.errors.values()],
-            "enums": [{"name": n, "entries": [list(e) for e in entries]} for n, entries in self.enums.items()],
+            "enums": [{"name": n, "entries": [list(e) for e in entries]} for n, entries in self.ctx.enums.items()],
             "parsers": finish([parser]),
-            "parse_vsets": finish(self.value_sets),
+            "parse_vsets": finish(self.ctx.value_sets),
             "deparsers": finish([deparser]),
             **sections,
-            "calculations": finish(self.calculations),
-            "learn_lists": finish(self.learn_lists),
-            "actions": self.actions,
+            "calculations": finish(self.ctx.calculations),
+            "learn_lists": finish(self.ctx.learn_lists),
+            "actions": self.ctx.actions,
             "pipelines": finish(pipelines),
-            "checksums": finish(self.checksums),
+            "checksums": finish(self.ctx.checksum_list),
             "force_arith": [],
             "extern_instances": [],
             "field_aliases": storage.aliases,
@@ -573,22 +554,20 @@ class Emitter(ChecksumLowering):
         """Gathers the fields of the metadata that are annotated with each list's number."""
         members = self.blocks["parser"].program.parameters[2].type
         place = self._metadata_place()
-        for item in self.field_lists:
+        for item in self.ctx.field_lists:
             number = item["number"]
             item["name"] = f"field_list{number}" if number >= 0 else "empty"
             item["elements"] = []
             if number >= 0:
                 self._annotated(members, place, number, item["elements"])
                 if not item["elements"]:
-                    node = self.lists_used[number]
+                    node = self.ctx.lists_used[number]
                     hint = f"Write @field_list({number}) in front of fields of the metadata."
-                    self.diagnostics.warning(node.at, f"no field is in the field list {number}", hint)
+                    self.ctx.diagnostics.warning(node.at, f"no field is in the field list {number}", hint)
 
     def _metadata_place(self) -> Place:
         parameter = self.blocks["parser"].program.parameters[2]
         return self._shared[parameter]
-
-    _shared: dict[Any, Place]
 
     def _annotated(self, kind: Any, place: Place, number: int, found: list[Json]) -> None:
         bare = plain(kind)
@@ -600,7 +579,7 @@ class Emitter(ChecksumLowering):
                 value_of(t) for a in declared.annotations if a.name == "field_list" for t in a.tokens if t[0] == NUMBER
             }
             if number in numbers:
-                for json, _, _ in self.leaf_values(member, declared):
+                for json, _, _ in self.ctx.externs.leaf_values(member, declared):
                     found.append(json)
             else:
                 self._annotated(bare.fields[declared.name], member, number, found)
@@ -609,7 +588,7 @@ class Emitter(ChecksumLowering):
         counters: list[Json] = []
         meters: list[Json] = []
         registers: list[Json] = []
-        known = self.instances + [i for i in self.direct if i not in self.instances]
+        known = self.ctx.instances + [i for i in self.ctx.direct if i not in self.ctx.instances]
         for instance in known:
             match instance.type.name:
                 case "counter" | "direct_counter":
@@ -650,7 +629,7 @@ class Emitter(ChecksumLowering):
         target = instance.extra.get("target")
         if target is None:
             width = instance.type.arguments[0]
-            target = self.temporary(width).target()
+            target = self.ctx.temporary(width).target()
         size, table = instance.extra["size"], instance.extra["binding"]
         meters.append({**item, "size": size, "binding": table, "result_target": target["value"]})
 

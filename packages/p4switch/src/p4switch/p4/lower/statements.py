@@ -3,10 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 from p4switch.p4.diagnostics import SourceFault, Unexpected
-from p4switch.p4.lower.externs import CallLowering
-from p4switch.p4.lower.layout import Apply, Branch, Code, Leave, Stop
-from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, TableInstance, storage_width
-from p4switch.p4.lower.values import FieldPlace, Json, RuntimeData, SlicePlace, Value, data_of, hexadecimal, operation
+from p4switch.p4.lower.layout import Apply, Branch, Code, Invoke, Labelled, Leave, Loop, Stop
+from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, Part, TableInstance, storage_width
+from p4switch.p4.lower.values import (
+    FALSE,
+    TRUE,
+    FieldPlace,
+    Json,
+    RuntimeData,
+    SlicePlace,
+    Value,
+    data_of,
+    hexadecimal,
+    operation,
+)
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
 from p4switch.p4.syntax.tree import (
     Action,
@@ -21,10 +31,12 @@ from p4switch.p4.syntax.tree import (
     Empty,
     Exit,
     Expression,
+    For,
     Function,
     If,
     Index,
     KeyElement,
+    LeaveLoop,
     Member,
     Name,
     Number,
@@ -37,9 +49,10 @@ from p4switch.p4.syntax.tree import (
     Variable,
 )
 from p4switch.p4.types.kinds import BOOL, ActionRun, CompositeType, DeclaredType, plain
+from p4switch.p4.types.tables import MOST_PRIORITY
 
 if TYPE_CHECKING:
-    from p4switch.p4.lower.storage import LoweringBase
+    from p4switch.p4.lower.storage import Lowering
 
 
 # Keys of tables and selects: their names, and the values that entries give them.
@@ -94,7 +107,7 @@ def spelled(node: Expression) -> str | None:
     return None
 
 
-def element_of_entry(lowering: "LoweringBase", value: Expression, key: Json) -> Json:
+def element_of_entry(lowering: "Lowering", value: Expression, key: Json) -> Json:
     """One key of an entry, as BMv2's JSON has it."""
     width, match = key["$width"], key["match_type"]
     ones = (1 << width) - 1
@@ -123,7 +136,7 @@ def element_of_entry(lowering: "LoweringBase", value: Expression, key: Json) -> 
     return {"match_type": match, "key": text, "mask": hexadecimal(mask, width)}
 
 
-def _number(lowering: "LoweringBase", node: Expression, width: int) -> int:
+def _number(lowering: "Lowering", node: Expression, width: int) -> int:
     found: Any = lowering.evaluate(node)
     if found is None:
         raise SourceFault(node.at, "this key must be known when the program is compiled")
@@ -148,27 +161,23 @@ def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
     return found
 
 
-class StatementLowering(CallLowering):
+class Statements(Part):
     """Lowers statements."""
 
     def body_of(self, callee: Action | Function | Program, at: Any) -> None:
         """The code of a callee, with its parameters bound."""
         if isinstance(callee, Program):
-            self.program_body(callee, at)
+            self.ctx.programs.program_body(callee, at)
         elif callee.body is not None:
             self.block_of(callee.body)
 
-    def program_body(self, program: Program, at: Any) -> None:
-        """See Programs."""
-        raise NotImplementedError
-
     def block_of(self, block: Block) -> None:
         """The statements of a block, with names of their own."""
-        outer = self.environment
-        self.environment = Environment(outer)
+        outer = self.ctx.environment
+        self.ctx.environment = Environment(outer)
         for item in block.items:
             self.statement(item)
-        self.environment = outer
+        self.ctx.environment = outer
 
     def statement(self, item: Any) -> None:
         """One statement or declaration."""
@@ -176,15 +185,19 @@ class StatementLowering(CallLowering):
             case Assign():
                 self._assignment(item)
             case CallStatement():
-                self.call_statement(item.call)
+                self.ctx.calls.call_statement(item.call)
             case If():
                 self._if(item)
+            case For():
+                self.ctx.loops.loop(item)
+            case LeaveLoop():
+                self.ctx.out.append(Leave(item.at, item.end, self.ctx.open_loops[-1][item.word]))
             case Block():
                 self.block_of(item)
             case Variable():
                 self.variable(item)
             case Constant():
-                self.environment.bound[item] = self.place(item.initial)
+                self.ctx.environment.bound[item] = self.ctx.expressions.place(item.initial)
             case Return():
                 self._return(item)
             case Exit():
@@ -198,43 +211,43 @@ class StatementLowering(CallLowering):
 
     def variable(self, item: Variable) -> None:
         """A variable with its initial value; a header begins invalid."""
-        place = self.environment.bound.get(item)
+        place = self.ctx.environment.bound.get(item)
         if place is None:
-            place = self.fresh(item)
+            place = self.ctx.inlining.fresh(item)
         if item.initial is not None:
-            value = self.place(item.initial)
-            self.environment.bound[item] = place
-            self.assign(place, value, item)
+            value = self.ctx.expressions.place(item.initial)
+            self.ctx.environment.bound[item] = place
+            self.ctx.expressions.assign(place, value, item)
         else:
-            self.environment.bound[item] = place
-            self.invalidate(place, item)
+            self.ctx.environment.bound[item] = place
+            self.ctx.inlining.invalidate(place, item)
 
     def _assignment(self, item: Assign) -> None:
-        self.holds_index = item.right.effects
-        target = self.target(item.left)
-        self.holds_index = False
-        outer = self.settled
+        self.ctx.holds_index = item.right.effects
+        target = self.ctx.expressions.target(item.left)
+        self.ctx.holds_index = False
+        outer = self.ctx.settled
         if item.left.effects:
             # In 'left op= value' the left side stands on the right, too, and is evaluated once.
             node, place = item.left, target
             while isinstance(node, Slice) and isinstance(place, SlicePlace):
                 node, place = node.base, place.base
-            self.settled = {**outer, node: place}
-        value = self.place(item.right)
-        self.settled = outer
-        self.assign(target, value, item)
+            self.ctx.settled = {**outer, node: place}
+        value = self.ctx.expressions.place(item.right)
+        self.ctx.settled = outer
+        self.ctx.expressions.assign(target, value, item)
 
     def _return(self, item: Return) -> None:
-        if item.value is not None and self.callees and self.callees[-1].result is not None:
-            self.assign(self.callees[-1].result, self.place(item.value), item)
-        self.out.append(Leave(item.at, item.end, self.callees[-1].label if self.callees else None))
+        if item.value is not None and self.ctx.callees and self.ctx.callees[-1].result is not None:
+            self.ctx.expressions.assign(self.ctx.callees[-1].result, self.ctx.expressions.place(item.value), item)
+        self.ctx.out.append(Leave(item.at, item.end, self.ctx.callees[-1].label if self.ctx.callees else None))
 
     def _exit(self, item: Exit) -> None:
         """What was copied in for callees comes out before (specification, section 12.5)."""
-        for callee in reversed(self.callees):
+        for callee in reversed(self.ctx.callees):
             for place, copy in callee.copies:
-                self.assign(place, copy, item)
-        self.out.append(Stop(item.at, item.end))
+                self.ctx.expressions.assign(place, copy, item)
+        self.ctx.out.append(Stop(item.at, item.end))
 
     # --- if and switch
 
@@ -246,28 +259,28 @@ class StatementLowering(CallLowering):
             isinstance(node, Member)
             and node.name in ("hit", "miss")
             and isinstance(node.base, Call)
-            and self.where == "control"
+            and self.ctx.where == "control"
         ):
             self._if_hit(item, node, negated)
             return
-        known = self.evaluate(item.condition) if not item.condition.effects else None
+        known = self.ctx.evaluate(item.condition) if not item.condition.effects else None
         if known is not None:
             if known:
                 self.statement(item.yes)
             elif item.no is not None:
                 self.statement(item.no)
             return
-        condition = self.condition(item.condition)
-        yes = self.collected(lambda: self.statement(item.yes))
-        no = self.collected(lambda: self.statement(item.no)) if item.no is not None else []
-        self.out.append(Branch(item.condition.at, item.condition.end, condition, yes, no))
+        condition = self.ctx.expressions.condition(item.condition)
+        yes = self.ctx.expressions.collected(lambda: self.statement(item.yes))
+        no = self.ctx.expressions.collected(lambda: self.statement(item.no)) if item.no is not None else []
+        self.ctx.out.append(Branch(item.condition.at, item.condition.end, condition, yes, no))
 
     def _if_hit(self, item: If, node: Member, negated: bool) -> None:
         if not isinstance(node.base, Call):
             raise Unexpected
-        apply = self.apply_table(node.base)
-        yes = self.collected(lambda: self.statement(item.yes))
-        no = self.collected(lambda: self.statement(item.no)) if item.no is not None else []
+        apply = self.ctx.tables.apply_table(node.base)
+        yes = self.ctx.expressions.collected(lambda: self.statement(item.yes))
+        no = self.ctx.expressions.collected(lambda: self.statement(item.no)) if item.no is not None else []
         if (node.name == "miss") != negated:
             yes, no = no, yes
         apply.hit, apply.miss = yes, no
@@ -276,9 +289,9 @@ class StatementLowering(CallLowering):
         if isinstance(item.subject.type, ActionRun):
             self._switch_on_action(item)
             return
-        subject = self.place(item.subject)
+        subject = self.ctx.expressions.place(item.subject)
         if item.subject.effects or not subject.fixed:
-            subject = self.held(subject, item.subject)
+            subject = self.ctx.expressions.held(subject, item.subject)
         self._cases(item, subject, 0)
 
     def _cases(self, item: Switch, subject: Any, first: int) -> None:
@@ -295,14 +308,14 @@ class StatementLowering(CallLowering):
                 return
             condition = None
             for label in labels:
-                value = self.known(self.evaluate(label), subject.type)
+                value = self.ctx.known(self.ctx.evaluate(label), subject.type)
                 same = operation("==", data_of(subject), data_of(value))
                 condition = same if condition is None else operation("or", condition, same)
             if condition is None:
                 raise Unexpected
-            yes = self.collected(lambda body=body: self.block_of(body))
-            no = self.collected(lambda after=position + 1: self._cases(item, subject, after))
-            self.out.append(Branch(case.at, case.label.end, condition, yes, no))
+            yes = self.ctx.expressions.collected(lambda body=body: self.block_of(body))
+            no = self.ctx.expressions.collected(lambda after=position + 1: self._cases(item, subject, after))
+            self.ctx.out.append(Branch(case.at, case.label.end, condition, yes, no))
             return
 
     def _switch_on_action(self, item: Switch) -> None:
@@ -310,7 +323,7 @@ class StatementLowering(CallLowering):
             raise Unexpected
         if not isinstance(item.subject.base, Call):
             raise Unexpected
-        apply = self.apply_table(item.subject.base)
+        apply = self.ctx.tables.apply_table(item.subject.base)
         table = apply.table.declaration
         numbers = {ref.name: i for i, ref in enumerate(table.actions)}
         pending: list[Expression] = []
@@ -318,7 +331,7 @@ class StatementLowering(CallLowering):
             pending.append(case.label)
             if case.body is None:
                 continue
-            body: list[Code] = self.collected(lambda body=case.body: self.block_of(body))
+            body: list[Code] = self.ctx.expressions.collected(lambda body=case.body: self.block_of(body))
             for label in pending:
                 if isinstance(label, Default):
                     apply.otherwise = body
@@ -326,56 +339,113 @@ class StatementLowering(CallLowering):
                     apply.actions[numbers[label.name]] = body  # type: ignore[attr-defined]
             pending = []
 
-    def apply_table(self, node: Call) -> Apply:
-        """See TableLowering."""
-        raise NotImplementedError
+
+# Loops: jumps within an action (P4_16 specification, section 12.9).
+
+
+class Loops(Part):
+    """Lowers loops."""
+
+    def loop(self, item: For) -> None:
+        """``for``: in an action, or one by itself."""
+        outer, self.ctx.environment = self.ctx.environment, Environment(self.ctx.environment)
+        for statement in item.initial:
+            self.ctx.statements.statement(statement)
+        labels: dict[str, object] = {"break": object(), "continue": object()}
+        self.ctx.open_loops.append(labels)
+        steps = self.ctx.expressions.collected(lambda: self._round(item, labels))
+        self.ctx.open_loops.pop()
+        loop = Loop(item.at, item.end, steps, labels["break"])
+        if self.ctx.where == "control" and not self.ctx.open_loops and not self.ctx.within:
+            self._leave_by_flags(loop)
+        else:
+            self.ctx.out.append(loop)
+        self.ctx.environment = outer
+
+    def _round(self, item: For, labels: dict[str, object]) -> None:
+        """What a loop does each time."""
+        leave = [Leave(item.condition.at, item.condition.end, labels["break"])]
+        known = self.ctx.evaluate(item.condition) if not item.condition.effects else None
+        if known is None:
+            condition = self.ctx.expressions.condition(item.condition)
+            self.ctx.out.append(Branch(item.condition.at, item.condition.end, condition, [], [*leave]))
+        elif not known:
+            self.ctx.out += leave
+            return
+        body = self.ctx.expressions.collected(lambda: self.ctx.statements.statement(item.body))
+        self.ctx.out.append(Labelled(item.body.at, item.body.end, body, labels["continue"]))
+        for statement in item.updates:
+            self.ctx.statements.statement(statement)
+
+    def _leave_by_flags(self, loop: Loop) -> None:
+        """A loop of a pipeline becomes an action, which ends behind the loop.
+
+        What leaves more than the loop (``return``) sets a flag of its own, and the pipeline goes by it.
+        """
+        flags: dict[object, FieldPlace] = {}
+        loop.steps = self._with_flags(loop.steps, {loop.label}, loop.label, flags)
+        for flag in flags.values():
+            self.ctx.expressions.assign(flag, Value(BOOL, FALSE, False), loop)
+        self.ctx.out.append(loop)
+        for label, flag in flags.items():
+            self.ctx.out.append(Branch(loop.at, loop.end, flag.json(), [Leave(loop.at, loop.end, label)], []))
+
+    def _with_flags(
+        self, codes: list[Code], within: set[object], behind: object, flags: dict[object, FieldPlace]
+    ) -> list[Code]:
+        found: list[Code] = []
+        for code in codes:
+            match code:
+                case Branch():
+                    code.yes = self._with_flags(code.yes, within, behind, flags)
+                    code.no = self._with_flags(code.no, within, behind, flags)
+                case Labelled() | Invoke():
+                    inner = within | {code.label} if isinstance(code, Labelled) else within
+                    code.body = self._with_flags(code.body, inner, behind, flags)
+                case Loop():
+                    code.steps = self._with_flags(code.steps, within | {code.label}, behind, flags)
+                case Leave() if code.label not in within:
+                    flag = flags.setdefault(code.label, self.ctx.temporary(BOOL))
+                    found += self.ctx.expressions.collected(
+                        lambda flag=flag, at=code: self.ctx.expressions.assign(flag, Value(BOOL, TRUE, True), at)
+                    )
+                    code.label = behind
+            found.append(code)
+        return found
 
 
 # Tables: their keys, actions, entries, and what hangs on them.
 
 
 DEFAULT_SIZE = 1024
-MOST_PRIORITY = (1 << 31) - 1
 LARGEST_TABLE = (1 << 32) - 1
 
 
-class TableLowering(StatementLowering):
-    """Lowers tables.
-
-    Attributes:
-        tables: those that are applied, in the order of the pipeline that is being lowered.
-        actions: of the whole program, by id.
-        profiles: action profiles of this pipeline; ``profile_objects``: of the program, by name.
-    """
-
-    tables: list[TableInstance]
-    actions: list[Json]
-    profiles: list[Json]
-    no_action: Action | None
-    profile_objects: dict[str, Instance]
+class Tables(Part):
+    """Lowers tables."""
 
     def apply_table(self, node: Call) -> Apply:
         """``t.apply()``: the keys are worked out, then it is looked up."""
         table = self._table(node)
-        if self.where != "control" or self.block not in ("ingress", "egress"):
+        if self.ctx.where != "control" or self.ctx.block not in ("ingress", "egress"):
             raise SourceFault(node.at, "tables are applied in the ingress and egress controls only")
-        outer = (self.environment, self.path)
-        self.environment, self.path = table.environment, table.path
+        outer = (self.ctx.environment, self.ctx.path)
+        self.ctx.environment, self.ctx.path = table.environment, table.path
         try:
             if table.json is None:
                 self._lower(table, node)
             else:
                 self._again(table, node)
         finally:
-            self.environment, self.path = outer
+            self.ctx.environment, self.ctx.path = outer
         found = Apply(node.at, node.end, table)
-        self.out.append(found)
+        self.ctx.out.append(found)
         return found
 
     def _table(self, node: Call) -> TableInstance:
         if not isinstance(node.callee, Member):
             raise Unexpected
-        found = self.object(node.callee.base)
+        found = self.ctx.inlining.object(node.callee.base)
         if not isinstance(found, TableInstance):
             raise SourceFault(node.at, "this is no table")
         return found
@@ -386,7 +456,7 @@ class TableLowering(StatementLowering):
         matched = [key for key in keys if key["match_type"] != "selector"]
         properties = declaration.properties
         size = properties.get("size")
-        most = self.number(size.value, "the size of a table", declaration.at) if size is not None else 0
+        most = self.ctx.number(size.value, "the size of a table", declaration.at) if size is not None else 0
         self._check_size(most, declaration)
         timeout = properties.get("support_timeout")
         item: Json = {
@@ -398,7 +468,7 @@ class TableLowering(StatementLowering):
             "type": "simple",
             "max_size": most or DEFAULT_SIZE,
             "with_counters": False,
-            "support_timeout": bool(timeout is not None and self.evaluate(timeout.value)),
+            "support_timeout": bool(timeout is not None and self.ctx.evaluate(timeout.value)),
             "direct_meters": None,
         }
         table.json = item
@@ -414,8 +484,8 @@ class TableLowering(StatementLowering):
                 self._entries(table, item, keys, numbers)
         elif declaration.entries or (declaration.default is not None and declaration.default.name != "NoAction"):
             message = "entries and a default action of the program are left out: BMv2 has none beside an action profile"
-            self.diagnostics.warning(declaration.at, message)
-        self.tables.append(table)
+            self.ctx.diagnostics.warning(declaration.at, message)
+        self.ctx.applied_tables.append(table)
 
     def _again(self, table: TableInstance, node: Call) -> None:
         """A table that is applied in a second place: its keys are worked out there as well."""
@@ -432,7 +502,7 @@ class TableLowering(StatementLowering):
                         node.at, f"the table {table.name!r} is applied in two places with other keys", hint
                     )
                 origin = FieldPlace(found["$type"], *found["target"])
-                self.assign(FieldPlace(found["$type"], *target), origin, key)
+                self.ctx.expressions.assign(FieldPlace(found["$type"], *target), origin, key)
 
     def _check_size(self, size: int, declaration: Table) -> None:
         given = declaration.properties.get("size")
@@ -447,8 +517,8 @@ class TableLowering(StatementLowering):
     # --- keys
 
     def _key(self, key: KeyElement, table: TableInstance) -> Json:
-        place = self.place(key.expression)
-        kind = self.type_of(key.expression)
+        place = self.ctx.expressions.place(key.expression)
+        kind = self.ctx.type_of(key.expression)
         name = key_name(key)
         match = {"optional": "ternary"}.get(key.match, key.match)
         if match == "selector":
@@ -460,8 +530,8 @@ class TableLowering(StatementLowering):
             validity = True
         copied = not (target["type"] == "field" and (isinstance(place, FieldPlace) or validity))
         if copied:
-            copy = self.temporary(kind, "key")
-            self.assign(copy, place, key)
+            copy = self.ctx.temporary(kind, "key")
+            self.ctx.expressions.assign(copy, place, key)
             target = copy.target()
         return {
             "match_type": match,
@@ -479,10 +549,10 @@ class TableLowering(StatementLowering):
         """The actions of a table, each lowered for itself; the default one is among them."""
         refs = list(table.declaration.actions)
         names = {ref.name for ref in refs}
-        if table.declaration.default is None and "NoAction" not in names and self.no_action is not None:
+        if table.declaration.default is None and "NoAction" not in names and self.ctx.no_action is not None:
             at = table.declaration.at
             ref = ActionRef(at, at, "NoAction", True, [], [])
-            ref.target = self.no_action
+            ref.target = self.ctx.no_action
             refs.append(ref)
         return [(ref, self.action_json(ref)) for ref in refs]
 
@@ -491,53 +561,53 @@ class TableLowering(StatementLowering):
         action = ref.target
         if not isinstance(action, Action):
             raise Unexpected
-        instance = self.environment.find(action)
+        instance = self.ctx.environment.find(action)
         if not isinstance(instance, ActionInstance):
-            instance = ActionInstance(global_name(action), action, self.program_environment)
-        self.action_uses[instance.name] = ("table", action, self.block)
+            instance = ActionInstance(global_name(action), action, self.ctx.program_environment)
+        self.ctx.action_uses[instance.name] = ("table", action, self.ctx.block)
         inner = Environment(instance.environment)
         data: list[Json] = []
-        body_path = f"{self.path}{action.name}_"
-        outer = (self.environment, self.where, self.out, self.path)
-        self.out = []
+        body_path = f"{self.ctx.path}{action.name}_"
+        outer = (self.ctx.environment, self.ctx.where, self.ctx.out, self.ctx.path)
+        self.ctx.out = []
         callee = Callee(object(), within=instance.environment)
-        self.where = "action"
+        self.ctx.where = "action"
         places: list[Any] = []
         for parameter, value in zip(action.parameters, ref.bound or [None] * len(action.parameters), strict=True):
             if parameter.direction:
-                places.append(self.target(value) if value is not None else None)
-        self.path = body_path
+                places.append(self.ctx.expressions.target(value) if value is not None else None)
+        self.ctx.path = body_path
         directed = [p for p in action.parameters if p.direction]
         call = Call(ref.at, ref.end, Name(ref.at, ref.end, ref.name), [], [])
-        self._bind(call, callee, directed, places, inner, action, closed=False)
+        self.ctx.inlining.bind(call, callee, directed, places, inner, action, closed=False)
         for parameter in action.parameters:
             if not parameter.direction:
                 width = storage_width(parameter.type)
                 inner.bound[parameter] = RuntimeData(parameter.type, len(data))
                 data.append({"name": parameter.name, "bitwidth": width})
-        self.environment = inner
-        self.callees.append(callee)
+        self.ctx.environment = inner
+        self.ctx.callees.append(callee)
         try:
-            self.body_of(action, ref)
+            self.ctx.statements.body_of(action, ref)
         finally:
-            self.callees.pop()
-            body = self.out
-            self.environment, self.where, self.out, self.path = outer
-        tail = self.collected(lambda: self.copy_out(callee, ref))
+            self.ctx.callees.pop()
+            body = self.ctx.out
+            self.ctx.environment, self.ctx.where, self.ctx.out, self.ctx.path = outer
+        tail = self.ctx.expressions.collected(lambda: self.copy_out(callee, ref))
         return self.add_action(instance.name, data, body, tail, callee.label, action)
 
     def copy_out(self, callee: Callee, at: Any) -> None:
         """Copies what came out of a callee to where it belongs."""
         for place, copy in callee.copies:
-            self.assign(place, copy, at)
+            self.ctx.expressions.assign(place, copy, at)
 
     def add_action(
         self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
     ) -> Json:
         """A further action of the program."""
-        found: Json = {"name": name, "id": len(self.actions), "runtime_data": data, "$code": (body, tail, label)}
+        found: Json = {"name": name, "id": len(self.ctx.actions), "runtime_data": data, "$code": (body, tail, label)}
         found["source_info"] = at
-        self.actions.append(found)
+        self.ctx.actions.append(found)
         return found
 
     def _default(self, table: TableInstance, item: Json, numbers: dict[str, Json]) -> None:
@@ -559,10 +629,10 @@ class TableLowering(StatementLowering):
         values = ref.bound[len(ref.target.parameters) - len(parameters) :]
         found = []
         for parameter, value in zip(parameters, values, strict=True):
-            number = self.evaluate(value)
+            number = self.ctx.evaluate(value)
             if number is None:
                 raise SourceFault(value.at if value is not None else ref.at, "this must be known when it is compiled")
-            place = self.known(number, parameter.type)
+            place = self.ctx.known(number, parameter.type)
             plain_number = int(place.data["value"], 16) if place.data["type"] == "hexstr" else int(place.data["value"])
             width = storage_width(parameter.type)
             found.append(hexadecimal(plain_number & ((1 << width) - 1), 4))
@@ -574,17 +644,15 @@ class TableLowering(StatementLowering):
         lines: dict[str, int] = {}
         for position, entry in enumerate(declaration.entries or [], 1):
             values = getattr(entry.keyset, "items", [entry.keyset])
-            match = [element_of_entry(self, value, key) for value, key in zip(values, keys, strict=True)]
+            match = [element_of_entry(self.ctx, value, key) for value, key in zip(values, keys, strict=True)]
             before = lines.setdefault(str(match), position)
             if before != position and item["match_type"] in ("exact", "lpm"):
                 message = f"entry {position} matches what entry {before} does, and BMv2 takes only one of them"
                 raise SourceFault(entry.at, message, "Take one away.")
             note = next((a for a in entry.annotations if a.name == "priority"), None)
-            priority = position
+            priority = entry.rank
             if note is not None and note.tokens and note.tokens[0][0] == NUMBER:
                 priority = value_of(note.tokens[0])
-            elif entry.priority is not None:
-                priority = self.number(entry.priority, "a priority", entry.at)
             if not 0 <= priority <= MOST_PRIORITY:
                 raise SourceFault(entry.at, f"a priority is at most {MOST_PRIORITY}, but this is {priority}")
             action = numbers[entry.action.name]
@@ -597,7 +665,7 @@ class TableLowering(StatementLowering):
                     "priority": priority,
                 }
             )
-        item["entries"] = entries
+        item["entries"] = sorted(entries, key=lambda entry: entry["priority"])
 
     # --- what hangs on a table
 
@@ -607,30 +675,30 @@ class TableLowering(StatementLowering):
             if selectors:
                 hint = "Write implementation = action_selector(HashAlgorithm.crc16, 1024, 16);"
                 message = "a 'selector' key is for tables with an action_selector; it is left out"
-                self.diagnostics.warning(selectors[0]["$at"].at, message, hint)
+                self.ctx.diagnostics.warning(selectors[0]["$at"].at, message, hint)
             return
         instance = self._object_of(table, found.value, found)
         selector = instance.type.name == "action_selector"
         item["type"] = "indirect_ws" if selector else "indirect"
         item["action_profile"] = instance.name
-        self.profile_objects[instance.name] = instance
+        self.ctx.profile_objects[instance.name] = instance
         size = instance.arguments[1 if selector else 0]
-        profile = next((p for p in self.profiles if p["name"] == instance.name), None)
+        profile = next((p for p in self.ctx.profiles if p["name"] == instance.name), None)
         if profile is None:
             profile = {
                 "name": instance.name,
-                "id": len(self.profiles),
+                "id": len(self.ctx.profiles),
                 "source_info": instance.declaration,
                 "max_size": size if isinstance(size, int) else 0,
             }
-            self.profiles.append(profile)
+            self.ctx.profiles.append(profile)
         if selector:
             inputs = [
                 {"type": "field", "value": json["value"]}
                 if json["type"] == "field"
                 else self._copied(json, kind, key["$at"])
                 for key in selectors
-                for json, _, kind in self.leaf_values(key["$place"], key["$at"])
+                for json, _, kind in self.ctx.externs.leaf_values(key["$place"], key["$at"])
             ]
             algorithm = instance.arguments[0]
             made = {"algo": algorithm.name, "input": inputs}
@@ -643,25 +711,25 @@ class TableLowering(StatementLowering):
             profile["selector"] = made
 
     def _copied(self, json: Json, kind: Any, at: Any) -> Json:
-        copy = self.temporary(kind)
-        self.assign(copy, Value(kind, json), at)
+        copy = self.ctx.temporary(kind)
+        self.ctx.expressions.assign(copy, Value(kind, json), at)
         return copy.target()
 
     def _object_of(self, table: TableInstance, value: Expression, at: Any) -> Instance:
         """The object that a property names or makes."""
         if isinstance(value, Call):
             key = (id(table), at.name)
-            known: Instance | None = self.environment.bound.get(key)
+            known: Instance | None = self.ctx.environment.bound.get(key)
             if known is None:
                 if not isinstance(value.type, DeclaredType):
                     raise Unexpected
                 note = at.annotation("name")
-                arguments = [self.evaluate(v) for v in value.bound]
+                arguments = [self.ctx.evaluate(v) for v in value.bound]
                 name = note.string if note is not None and note.string else f"{table.name}.{at.name}"
                 known = Instance(name.removeprefix("."), value.type, arguments, at, value.at)
-                self.environment.bound[key] = known
+                self.ctx.environment.bound[key] = known
             return known
-        found = self.object(value)
+        found = self.ctx.inlining.object(value)
         if not isinstance(found, Instance):
             raise Unexpected
         return found
@@ -678,6 +746,11 @@ class TableLowering(StatementLowering):
             self._bind_once(instance, table)
             item["direct_meters"] = instance.name
 
+    def note_direct(self, instance: Instance) -> None:
+        """A counter or meter of a table's entries is used."""
+        if instance not in self.ctx.direct:
+            self.ctx.direct.append(instance)
+
     def _bind_once(self, instance: Instance, table: TableInstance) -> None:
         before = instance.extra.get("binding")
         if before not in (None, table.name):
@@ -687,10 +760,6 @@ class TableLowering(StatementLowering):
         instance.extra["binding"] = table.name
         instance.extra["size"] = (table.json or {}).get("max_size")
         self.note_direct(instance)
-
-    def note_direct(self, instance: Instance) -> None:
-        """See Programs."""
-        raise NotImplementedError
 
 
 def _match_type(keys: list[Json]) -> str:

@@ -1,7 +1,7 @@
 """Places for variables: BMv2's header types, headers, stacks, unions, and the header ``scalars`` for all the rest."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault, Unexpected
 from p4switch.p4.lower.layout import Code, Do
@@ -34,6 +34,7 @@ from p4switch.p4.syntax.tree import (
     Table,
     Ternary,
     Unary,
+    Variable,
 )
 from p4switch.p4.types.base import may_be_constant
 from p4switch.p4.types.kinds import (
@@ -54,6 +55,14 @@ from p4switch.p4.types.kinds import (
     plain,
     unary,
 )
+
+if TYPE_CHECKING:
+    from p4switch.p4.lower.expressions import Expressions
+    from p4switch.p4.lower.externs import Calls, Externs
+    from p4switch.p4.lower.inlining import Inlining, Packets
+    from p4switch.p4.lower.programs import Checksums, Programs
+    from p4switch.p4.lower.statements import Loops, Statements, Tables
+
 
 # Objects that are there before any packet: instances of externs, parsers and controls, tables and actions.
 
@@ -436,8 +445,8 @@ def _member(header: str, entry: tuple[Type, Any]) -> Place:
 # What every part of the lowering shares.
 
 
-class LoweringBase:
-    """The state of the lowering.
+class Lowering:
+    """The state of the lowering, and its parts.
 
     Attributes:
         out: where steps go now.
@@ -447,21 +456,71 @@ class LoweringBase:
         callees: what is being put in, from the outermost.
         block: ``ingress`` or ``egress``, the parser, and so on: which of the program's blocks it is.
         settled: places of expressions that have been evaluated, and are not evaluated again.
+        program_environment: what the program declares.
+        holds_index: whether an index is evaluated before what may change it.
+        within: actions that are being put in.
+        running: parsers and controls whose code is being lowered, from the outermost.
+        open_loops: where ``break`` and ``continue`` go, of every loop that is being lowered.
+        instances: of externs, in the order in which they are made.
+        direct: counters and meters of tables' entries.
+        applied_tables: those that are applied, in the order of the pipeline that is being lowered.
+        actions: of the whole program, by id.
+        profiles: action profiles of this pipeline; ``profile_objects``: of the program, by name.
+        action_uses: how actions are used, by name: by a ``table`` or only ``called``; their declarations, and by which
+            block.
+        action_locals: places of the local variables of actions, by where the action is declared.
+        calculations: hashes so far, as the JSON lists them.
+        field_lists: by the number that P4 gives them; ``learn_lists`` of digests.
+        checksum_list, value_sets, emitted: of the JSON.
     """
 
-    def __init__(self, diagnostics: Diagnostics, types: TypeTable, storage: Storage) -> None:
+    expressions: "Expressions"
+    inlining: "Inlining"
+    packets: "Packets"
+    externs: "Externs"
+    calls: "Calls"
+    loops: "Loops"
+    statements: "Statements"
+    tables: "Tables"
+    programs: "Programs"
+    checksums: "Checksums"
+
+    def __init__(self, diagnostics: Diagnostics, types: TypeTable, no_action: Action | None) -> None:
         self.diagnostics = diagnostics
         self.types = types
-        self.storage = storage
+        self.no_action = no_action
+        self.storage = Storage()
         self.out: list[Code] = []
         self.environment = Environment()
+        self.program_environment = Environment()
         self.where = ""
         self.block = ""
         self.path = ""
         self.callees: list[Callee] = []
         self.settled: dict[Expression, Place] = {}
-        self._foldable: dict[Expression, bool] = {}
+        self.holds_index = False
+        self.within = 0
+        self.running: list[ProgramInstance] = []
+        self.open_loops: list[dict[str, object]] = []
+        self.instances: list[Instance] = []
+        self.direct: list[Instance] = []
+        self.applied_tables: list[TableInstance] = []
+        self.actions: list[Json] = []
+        self.profiles: list[Json] = []
+        self.profile_objects: dict[str, Instance] = {}
+        self.action_uses: dict[str, tuple[str, Action, str]] = {}
+        self.action_locals: dict[tuple[Environment, Variable], Place] = {}
+        self.calculations: list[Json] = []
+        self.checksum_list: list[Json] = []
+        self.value_sets: list[Json] = []
+        self.emitted: list[str] = []
+        self.field_lists: list[Json] = []
+        self.learn_lists: list[Json] = []
+        self.lists_used: dict[int, Any] = {}
+        self.digests: dict[str, Type] = {}
+        self.extern_calls = 0
         self.enums: dict[str, list[tuple[str, int]]] = {}
+        self._foldable: dict[Expression, bool] = {}
 
     def type_of(self, node: Expression) -> Type:
         """The type of an expression, with type parameters put in."""
@@ -564,6 +623,9 @@ class LoweringBase:
             raise Unexpected
         return found
 
-    def place(self, node: Expression) -> Place:
-        """See ExpressionLowering."""
-        raise NotImplementedError
+
+class Part:
+    """A part of the lowering."""
+
+    def __init__(self, ctx: Lowering) -> None:
+        self.ctx = ctx

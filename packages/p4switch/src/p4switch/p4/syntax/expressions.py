@@ -503,6 +503,11 @@ class ExpressionParser:
                     low = self.expression()
                     self.expect("]", "this slice")
                     base = Slice(base.at, self.ended, base, index, low)
+                elif self.accept("+:"):
+                    width = self.expression()
+                    self.expect("]", "this slice")
+                    high = Number(index.at, width.end, 0, None, False, 10)
+                    base = Slice(base.at, self.ended, base, high, index, width)
                 else:
                     self.expect("]", "this index")
                     base = Index(base.at, self.ended, base, index)

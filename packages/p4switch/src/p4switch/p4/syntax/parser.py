@@ -144,8 +144,7 @@ class Parser(StatementParser):
             field = self.name("a field")
             if self.text == ",":
                 self.fail("fields end with ';', not with ','")
-            if self.text == "[":
-                self.fail("the size of a stack belongs to its type", f"Write T[n] {field};")
+            ref = self.declarator(ref)
             if self.text == "=":
                 self.fail("a field has no initial value", "Assign to it in a parser or control.")
             self.expect(";", f"the field {field!r}")

@@ -21,10 +21,13 @@ from p4switch.p4.syntax.tree import (
     Entry,
     Exit,
     Expression,
+    For,
+    ForIn,
     Function,
     If,
     Instance,
     KeyElement,
+    LeaveLoop,
     ListOf,
     Package,
     Parameter,
@@ -32,12 +35,14 @@ from p4switch.p4.syntax.tree import (
     Property,
     Return,
     SelectCase,
+    StackTypeRef,
     State,
     Statement,
     Switch,
     SwitchCase,
     Table,
     Transition,
+    TypeRef,
     ValueSet,
     Variable,
 )
@@ -102,11 +107,16 @@ class StatementParser(ExpressionParser):
                 annotations = self.annotations()
                 if self.text == "{":
                     return self.block()
+                if self.text == "for" and self.ahead() == "(":
+                    return self._for(self.position)
                 return self.declaration_or_expression(annotations)
         elif kind == NAME and text in _STATEMENTS:
             return getattr(self, _STATEMENTS[text])(at)
-        elif kind == NAME and text in ("for", "break", "continue") and self.ahead() in ("(", ";"):
-            self.fail(f"loops ({text!r}) are not taken", "Write the steps out: the target has no loops either.")
+        elif kind == NAME and text == "for" and self.ahead() == "(":
+            return self._for(at)
+        elif kind == NAME and text in ("break", "continue") and self.ahead() == ";":
+            self.at += 2
+            return LeaveLoop(at, self.ended, text)
         elif text == "table":
             self.fail("a table is declared in a control, before its apply block", "Move it up, and call name.apply().")
         elif text == "action":
@@ -126,18 +136,55 @@ class StatementParser(ExpressionParser):
         if self.text == "=" and self.kind == SIGN:
             self.fail("'=' assigns; a condition compares", "Write '=='.")
         self.expect(")", "the condition of this 'if'")
-        yes = self._branch()
+        yes = self._branch("a branch of 'if'")
         no = None
         if self.accept("else"):
-            no = self._branch()
+            no = self._branch("a branch of 'if'")
         self.depth -= 1
         return If(at, self.ended, condition, yes, no)
 
-    def _branch(self) -> Statement:
+    def _branch(self, what: str) -> Statement:
         found = self.statement()
         if not isinstance(found, Statement):
-            raise SourceFault(found.at, "a declaration cannot be a branch of 'if'", "Put it into { … }.")
+            raise SourceFault(found.at, f"a declaration cannot be {what}", "Put it into { … }.")
         return found
+
+    def _for(self, at: int) -> For | ForIn:
+        """A loop; ``for`` stands here."""
+        self.nest()
+        self.at += 1
+        self.expect("(", "behind 'for'")
+        initial: list[Any] = []
+        while self.text != ";" and (not initial or self.accept(",")):
+            annotations = self.annotations()
+            if self._starts_declaration() != "variable":
+                initial.append(self.assignment_or_call(";,"))
+                continue
+            initial.append(self._declared(annotations))
+            if self.accept("in"):
+                return self._for_in(at, initial.pop())
+        self.expect(";", "what a loop begins with")
+        condition = self.expression()
+        self.expect(";", "the condition of this loop")
+        updates: list[Statement] = []
+        while self.text != ")" and (not updates or self.accept(",")):
+            if self._starts_declaration() == "variable":
+                self.fail("a loop declares its variables in its first part", "Write for (T i = …; …; …) { … }.")
+            updates.append(self.assignment_or_call("),"))
+        self.expect(")", "the head of this loop")
+        body = self._branch("the body of a loop")
+        self.depth -= 1
+        return For(at, self.ended, initial, condition, updates, body)
+
+    def _for_in(self, at: int, variable: Variable) -> ForIn:
+        values = self.expression()
+        if self.accept(".."):
+            high = self.expression()
+            values = Binary(values.at, high.end, "..", values, high)
+        self.expect(")", "the head of this loop")
+        body = self._branch("the body of a loop")
+        self.depth -= 1
+        return ForIn(at, self.ended, variable, values, body)
 
     def _return(self, at: int) -> Return:
         self.at += 1
@@ -237,6 +284,10 @@ class StatementParser(ExpressionParser):
             return self.instance(annotations)
         if annotations and self.text == "const":
             return self.constant(annotations)
+        return self.assignment_or_call(";")
+
+    def assignment_or_call(self, ends: str) -> Assign | CallStatement:
+        """``left = right``, ``left += right`` or a call, up to what ends it; a semicolon that does is read, too."""
         at = self.position
         if self.kind == NAME and self.text in ("else", "default", "in", "out", "inout", "state", "key"):
             self.fail(f"a statement cannot begin with {self.text!r}")
@@ -245,12 +296,12 @@ class StatementParser(ExpressionParser):
             operator = _COMPOUND.get(self.text)
             self.at += 1
             right = self.expression()
-            self.expect(";", "this assignment")
+            self._end(ends, "this assignment")
             if operator is not None:
                 right = Binary(left.at, right.end, operator, left, right)
             return Assign(at, self.ended, left, right)
         if isinstance(left, Call):
-            self.expect(";", "this call")
+            self._end(ends, "this call")
             return CallStatement(at, self.ended, left)
         if self.text == "++":
             self.fail("P4 has no '++' that counts up", "Write x = x + 1;")
@@ -258,12 +309,29 @@ class StatementParser(ExpressionParser):
 
     def variable(self, annotations: list[Annotation]) -> Variable:
         """``T name;``, ``T name = value;``."""
+        found = self._declared(annotations)
+        self.expect(";", f"the variable {found.name!r}")
+        return found
+
+    def _declared(self, annotations: list[Annotation]) -> Variable:
         ref = self.type_ref()
         at = self.position
         name = self.name("a variable")
+        ref = self.declarator(ref)
         value = self.expression() if self.accept("=") else None
-        self.expect(";", f"the variable {name!r}")
         return Variable(at, at + len(name), name, annotations, ref, value)
+
+    def declarator(self, ref: TypeRef) -> TypeRef:
+        """The type of a name behind which sizes may stand: ``T name[n]`` is ``T[n] name``."""
+        while self.accept("["):
+            size = self.expression()
+            self.expect("]", "the size of an array")
+            ref = StackTypeRef(ref.at, self.ended, ref, size)
+        return ref
+
+    def _end(self, ends: str, what: str) -> None:
+        if ends == ";" or self.kind != SIGN or self.text not in ends:
+            self.expect(ends[0], what)
 
     def instance(self, annotations: list[Annotation]) -> Instance:
         """``T(arguments) name;``, ``T(arguments) name = { … };``."""
@@ -579,7 +647,7 @@ class StatementParser(ExpressionParser):
                 table.default, table.default_constant = self._action_ref([]), constant
                 self.expect(";", "the default action")
             case "entries":
-                table.entries = self._entries()
+                table.entries, table.entries_constant = self._entries(), constant
             case _:
                 value = self.expression()
                 self.expect(";", f"the property {name!r}")

@@ -158,11 +158,12 @@ class Index(Expression):
 
 @dataclass(slots=True, eq=False)
 class Slice(Expression):
-    """``base[high:low]``."""
+    """``base[high:low]``, or ``base[low+:width]``, of which the checker works out ``high``."""
 
     base: Expression
     high: Expression
     low: Expression
+    width: Expression | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -294,6 +295,32 @@ class Return(Statement):
 @dataclass(slots=True, eq=False)
 class Exit(Statement):
     """``exit;``."""
+
+
+@dataclass(slots=True, eq=False)
+class For(Statement):
+    """``for (initial; condition; updates) body``."""
+
+    initial: list[Any]
+    condition: Expression
+    updates: list[Statement]
+    body: Statement
+
+
+@dataclass(slots=True, eq=False)
+class ForIn(Statement):
+    """``for (T name in values) body``; ``..`` of a range is a Binary."""
+
+    variable: "Variable"
+    values: Expression
+    body: Statement
+
+
+@dataclass(slots=True, eq=False)
+class LeaveLoop(Statement):
+    """``break``, ``continue``; ``word`` says which."""
+
+    word: str
 
 
 @dataclass(slots=True, eq=False)
@@ -500,6 +527,8 @@ class Entry(Node):
     annotations: list[Annotation]
     priority: Expression | None
     constant: bool
+    rank: int = field(default=0, init=False)
+    """Its place among the entries of the table, from the one that is tried first; found by the checker."""
 
 
 @dataclass(slots=True, eq=False)
@@ -520,6 +549,7 @@ class Table(Declaration):
     default_constant: bool
     entries: list[Entry] | None
     properties: dict[str, Property]
+    entries_constant: bool = False
     type: Any = field(default=None, init=False)
 
 

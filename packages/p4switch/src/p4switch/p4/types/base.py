@@ -205,6 +205,7 @@ class Environment:
         self.globals = Scope()
         self.scope = self.globals
         self.context = ""
+        self.loops = 0
         self.program: Program | None = None
         self.result: Type | None = None
         self.errors: dict[str, EnumMember] = {}

@@ -419,9 +419,8 @@ class Calls(Part):
         if value.type is UNKNOWN:
             return value
         if parameter.direction in ("out", "inout"):
-            place = self._expressions.check_place(
-                value, f"the {parameter.direction!r} argument {parameter.name!r} of {what}"
-            )
+            said = f"the {parameter.direction!r} argument {parameter.name!r} of {what}"
+            place = self._expressions.check_place(value, said)
             if (
                 place is not UNKNOWN
                 and place is not kind

@@ -292,8 +292,15 @@ class Expressions(Part):
     def _slice(self, node: Slice) -> Type:
         base = plain(self.check(node.base))
         node.effects = node.base.effects
-        high = self.constant(node.high, "the upper end of a slice")
         low = self.constant(node.low, "the lower end of a slice")
+        if node.width is None:
+            high = self.constant(node.high, "the upper end of a slice")
+        else:
+            width = self.constant(node.width, "the width of a slice")
+            if width is not None and width < 1:
+                self.error(node.width.at, f"a slice has at least one bit, not {width}")
+                return UNKNOWN
+            high = node.high.value = low + width - 1 if low is not None and width is not None else None
         if isinstance(base, EnumType) and base.base:
             base = base.base
         if base is UNKNOWN or high is None or low is None:

@@ -12,8 +12,11 @@ from p4switch.p4.syntax.tree import (
     Default,
     Empty,
     Exit,
+    For,
+    ForIn,
     If,
     Instance,
+    LeaveLoop,
     Member,
     Name,
     Return,
@@ -71,6 +74,14 @@ class Statements(Part):
                 self._assign(item)
             case CallStatement():
                 self._call_statement(item)
+            case For():
+                self._loop(item)
+            case ForIn():
+                hint = "Write for (T i = …; …; …) { … }: as with p4c, those are made of jumps."
+                self.error(item.at, "'for … in' is not taken: the target has no such loops", hint)
+            case LeaveLoop():
+                if not self.env.loops:
+                    self.error(item.at, f"{item.word!r} stands outside of a loop", "Use 'return', or if … else.")
             case If():
                 item.condition = self._condition(item)
                 self.check_item(item.yes)
@@ -94,7 +105,21 @@ class Statements(Part):
             case Statement():
                 pass
 
-    def _condition(self, item: If) -> Any:
+    def _loop(self, item: For) -> None:
+        if self.env.context == "state":
+            self.error(item.at, "a loop cannot stand in a parser's state", "A state may go back to itself.")
+            return
+        with self.env.inner_scope():
+            for statement in item.initial:
+                self.check_item(statement)
+            item.condition = self._condition(item)
+            for statement in item.updates:
+                self.check_item(statement)
+            self.env.loops += 1
+            self.check_item(item.body)
+            self.env.loops -= 1
+
+    def _condition(self, item: If | For) -> Any:
         kind = self._expressions.check(item.condition)
         if isinstance(kind, ApplyResult):
             self.error(item.condition.at, "the result of apply() is no bool", "Write .apply().hit or .apply().miss.")

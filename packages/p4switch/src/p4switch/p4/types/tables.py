@@ -47,7 +47,10 @@ from p4switch.p4.types.kinds import (
 )
 from p4switch.p4.types.statements import Statements
 
-PROPERTIES: Final = ("size", "implementation", "counters", "meters", "support_timeout")
+PROPERTIES: Final = (
+    "size", "implementation", "counters", "meters", "support_timeout", "largest_priority_wins", "priority_delta"
+)  # fmt: skip
+MOST_PRIORITY: Final = (1 << 31) - 1
 _MATCHES: Final = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
 
@@ -72,9 +75,8 @@ class Tables(Part):
                 if describes_instance(parameter.type):
                     self.error(parameter.at, f"{parameter.type} cannot be the parameter of an action")
                 if parameter.default is not None:
-                    parameter.default = self._expressions.checked(
-                        parameter.default, parameter.type, f"{parameter.name} is"
-                    )
+                    what = f"{parameter.name} is"
+                    parameter.default = self._expressions.checked(parameter.default, parameter.type, what)
                 if parameter.direction and parameter.type is INTEGER:
                     hint = "Write bit<32> or int<32>."
                     self.error(parameter.at, f"the parameter {parameter.name!r} has no width", hint)
@@ -118,6 +120,7 @@ class Tables(Part):
         for entry in table.entries or ():
             self._entry(entry, table, seen)
         self._count_entries(table)
+        self._rank_entries(table)
         self.env.declare(table)
 
     def _count_entries(self, table: Table) -> None:
@@ -193,9 +196,13 @@ class Tables(Part):
             if name == "size":
                 if self._expressions.constant(item.value, "the size of a table") is not None and item.value.value < 0:
                     self.error(item.at, "the size of a table is negative")
-            elif name == "support_timeout":
+            elif name in ("support_timeout", "largest_priority_wins"):
                 if kind is not UNKNOWN and kind is not BOOL:
-                    self.error(item.at, f"'support_timeout' is a bool, not {kind}")
+                    self.error(item.at, f"{name!r} is a bool, not {kind}")
+            elif name == "priority_delta":
+                delta = self._expressions.constant(item.value, "the distance of priorities")
+                if delta is not None and delta < 1:
+                    self.error(item.at, f"'priority_delta' is at least 1, not {delta}")
             elif name in ("implementation", "counters", "meters"):
                 self._object(table, name, item.value, kind)
             elif name not in PROPERTIES:
@@ -242,6 +249,56 @@ class Tables(Part):
         listed = seen.get(entry.action.name)
         if listed is not None and listed.has("defaultonly"):
             self.error(entry.action.at, f"{listed.name!r} is @defaultonly, so no entry can have it")
+
+    def _rank_entries(self, table: Table) -> None:
+        """Which entry is tried before which (specification, section 14.2.1.4)."""
+        entries = table.entries or []
+        for rank, entry in enumerate(entries, 1):
+            entry.rank = rank
+        first = next((entry for entry in entries if entry.priority is not None), None)
+        if first is None:
+            return
+        if table.entries_constant:
+            hint = "Their order decides: leave out 'priority', or 'const'."
+            self.error(first.at, "'const entries' have no priorities", hint)
+        elif all(key.match in ("exact", "lpm") for key in table.keys):
+            hint = "Leave them out: at most one entry matches, or that of the longest prefix is taken."
+            self.error(first.at, f"the keys of the table {table.name!r} need no priorities", hint)
+        elif first is not entries[0]:
+            hint = "Write priority=…: in front of its keys; those behind it then count on from it."
+            self.error(entries[0].at, "the first entry has no priority, though a later one has", hint)
+        else:
+            self._rank_by_priority(table, entries)
+
+    def _rank_by_priority(self, table: Table, entries: list[Entry]) -> None:
+        largest, delta = (table.properties.get(name) for name in ("largest_priority_wins", "priority_delta"))
+        down = largest is None or largest.value.value is not False
+        step = delta.value.value if delta is not None and isinstance(delta.value.value, int) else 1
+        priorities: list[int] = []
+        for entry in entries:
+            if entry.priority is None:
+                priority = priorities[-1] - step if down else priorities[-1] + step
+            else:
+                found = self._expressions.constant(entry.priority, "a priority")
+                if found is None:
+                    return
+                priority = found
+            if not 0 <= priority <= MOST_PRIORITY:
+                message = f"this entry has the priority {priority}; there are 0 to {MOST_PRIORITY}"
+                hint = "It counts on from the entry before it: begin with a larger one." if priority < 0 else ""
+                self.error(entry.at, message, hint)
+                return
+            if priority in priorities:
+                before = f"entry {priorities.index(priority) + 1}"
+                message = f"this entry has the priority {priority}, which {before} has, too"
+                self.env.diagnostics.warning(entry.at, message)
+            priorities.append(priority)
+        order = sorted(range(len(entries)), key=lambda i: -priorities[i] if down else priorities[i])
+        if order != list(range(len(entries))):
+            message = f"the entries of the table {table.name!r} do not stand in the order of their priorities"
+            self.env.diagnostics.warning(entries[0].at, message)
+        for rank, position in enumerate(order, 1):
+            entries[position].rank = rank
 
     def _entry_key(self, value: Expression, key: KeyElement) -> Expression:
         kind = key.expression.type or UNKNOWN

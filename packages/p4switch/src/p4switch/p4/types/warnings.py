@@ -17,6 +17,7 @@ from p4switch.p4.syntax.tree import (
     Declaration,
     Exit,
     Expression,
+    For,
     Function,
     If,
     Index,
@@ -293,6 +294,8 @@ class Validity:
                 return None
             case Switch():
                 self._reads(item.subject, valid)
+                return self._unknown(item, valid)
+            case For():
                 return self._unknown(item, valid)
             case Variable():
                 if item.initial is not None:
