@@ -1,4 +1,4 @@
-"""One group of workers in real time, a process of its own: ``python -m studies.bench loss.cluster``.
+"""One group of workers in real time, a process of its own: ``python -m studies.bench.loss.cluster``.
 
 Reads a line of JSON: the ``experiment``, ``folder`` for logs and ``name``; answers with the ``lanes`` of a chunk when
 all workers are there. Then each line, ``elements`` and ``turn``, is one all-reduce, checked like any; the answer has
