@@ -26,6 +26,7 @@ PROGRAMS_LATE ?= 10000
 # Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 LINKS := control_plane p4src topologies workers
+comma := ,
 DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 WARM := $(VENV)/.warm
@@ -78,29 +79,20 @@ soak-hostile: $(WARM)  ## a million forged frames and P4Runtime requests against
 bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as a table and CSV in out/bench
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
 
-bench-dataplane: $(WARM)  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
-	@$(BIN)/python -m studies.bench dataplane $(BENCH)
+study: $(WARM)  ## a study of docs/, in out/NAME: NAME=poster|placement|turns|priorities|bench STUDY='--quick' or other flags; no NAME: all parts
+	@$(BIN)/python -m studies $(if $(NAME),$(NAME) $(if $(filter bench,$(NAME)),,--jobs $(JOBS)),--help) $(STUDY)
 
-bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-reduce; ns-3 beside it: NS3_PYTHON=...
-	@$(BIN)/python -m studies.bench fabric $(BENCH)
-
-bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
-	@$(BIN)/python -m studies.bench plans $(BENCH)
-
-bench-loss: $(WARM)  ## what losses cost beside what they may, in virtual and real time: BENCH='--only virtual' or --json
-	@$(BIN)/python -m studies.bench loss $(BENCH)
-
-bench-strangers: $(WARM)  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
-	@$(BIN)/python -m studies.bench strangers $(BENCH)
-
-bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
-	@$(BIN)/python -m studies.bench start $(BENCH)
-
-bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
-	@$(BIN)/python -m studies.bench veth $(BENCH)
-
-study: $(WARM)  ## a study of docs/, in out/NAME: NAME=priorities STUDY='--quick' or other flags; no NAME: a list of them
-	@$(BIN)/python -m studies $(if $(NAME),$(NAME) --jobs $(JOBS),--help) $(STUDY)
+# Some parts of the study `bench` at a time; all flags: python -m studies bench --help
+bench-dataplane: PARTS = packets,compilation,frontend,frontend-packets,memory,tables,writes,locks,bmv2,bmv2-push  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
+bench-fabric: PARTS = tree,large,racks,forwarding,ns3  ## virtual time: passes a second, a 25.6 M-element all-reduce; ns-3 beside it: NS3_PYTHON=...
+bench-plans: PARTS = plan-job,plan-tasks,plan-install,plan-all  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
+bench-loss: PARTS = loss,heavy,real-udp,real-veth,row,guesses,wrong-guesses,guesses-loss,zeros,distance  ## what losses cost beside what they may, in virtual and real time: BENCH='--parts zeros' or --json
+bench-strangers: PARTS = strangers  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
+bench-start: PARTS = start,from-nothing  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
+bench-real: PARTS = veth-forwarding,veth-aggregation  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
+bench-live: PARTS = live,live-commands  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
+bench-dataplane bench-fabric bench-plans bench-loss bench-strangers bench-start bench-real bench-live: $(WARM)
+	@$(BIN)/python -m studies bench --parts $(PARTS) --out out/$@ $(BENCH)
 
 slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm itself (needs Slurm): SLURM='--jobs 10' or other flags
 	@$(BIN)/p4reduce slurm demo $(SLURM)
@@ -132,11 +124,11 @@ else
 	$(BIN)/pytest -m bmv2 -rs
 endif
 
-bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKERS= LANES='64 256' LOSS= GLOO_PYTHON=
-	@$(BIN)/python -m studies.bench runs --topology '$(TOPO)' --loss $(LOSS) \
+bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKERS= LANES=64,256 LOSS= GLOO_PYTHON=
+	@$(BIN)/python -m studies bench --parts targets,gloo --topology '$(TOPO)' --target-loss $(LOSS) \
 	  --plan $(if $(filter command% environment%,$(origin PLAN)),'$(PLAN)',steiner) \
-	  --lanes $(if $(filter command% environment%,$(origin LANES)),$(LANES),64 256) \
-	  $(if $(WORKERS),--workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)
+	  --lanes $(if $(filter command% environment%,$(origin LANES)),$(LANES),64$(comma)256) \
+	  $(if $(WORKERS),--target-workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)
 
 real-soak: $(WARM)  ## 100 runs and 20 kills leave nothing: SOAK='--target bmv2 --links veth'
 	$(BIN)/python -m tests.support.real.soak --runs 100 --kills 20 $(SOAK)
@@ -168,9 +160,6 @@ live-image: $(WARM)  ## docs/images/live.png: the page of a run that is paused, 
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
 	@$(BIN)/python -m tests.support.live_picture
 
-bench-live: $(WARM)  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
-	@$(BIN)/python -m studies.bench live $(BENCH)
-
 labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no false verdict, the same reports: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
 
@@ -193,8 +182,8 @@ soak-live: $(WARM)  ## a live page beside 10,000 idle connections, and 1,000 pau
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images
 	@$(BIN)/p4reduce plan show --plan steiner --svg docs/images/steiner.svg >/dev/null
-	@$(BIN)/python -m studies.bench loss --only distance --figures out/distance
-	@cp out/distance/distance.svg docs/images/
+	@$(BIN)/python -m studies bench --parts distance --seeds 3 --out out/distance
+	@cp out/distance/figures/distance.svg docs/images/
 
 conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
 	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_stf.py

@@ -16,7 +16,7 @@ from typing import Final
 from studies.frame import Study
 from studies.pages import study_main
 
-STUDIES: Final = {name: f"studies.{name}.study" for name in ("placement", "poster", "priorities", "turns")}
+STUDIES: Final = {name: f"studies.{name}.study" for name in ("poster", "placement", "turns", "priorities", "bench")}
 """The module of each study; one is imported alone, because some register policies of their own."""
 
 

@@ -217,6 +217,10 @@ class Part:
         Columns that the terminal shows; none named: all.
     also : mapping
         Other records that a cell may give, by the name of their file.
+    lists : bool
+        Its rows themselves are a table, and in result.json.
+    missing : function
+        From the settings: why this machine cannot run it; None: it can.
     cost : function
         How long a cell takes beside others: those that take longest begin first.
     """
@@ -231,6 +235,8 @@ class Part:
     base: Mapping[str, Any] = field(default_factory=dict)
     brief: tuple[str, ...] = ()
     also: Mapping[str, type] = field(default_factory=dict)
+    lists: bool = False
+    missing: Callable[[Any], str | None] = lambda _settings: None
     cost: Callable[[Any], float] = lambda _cell: 1.0
 
     @cached_property
@@ -451,6 +457,8 @@ class Study:
     readers : mapping
         How flags of a field's type are read, beyond numbers and texts and lists of them: a function of the text and the
         flag, the form of its value, and what its help adds.
+    timed : bool
+        Cells are measured by the clock: one at a time, in this process, and none is kept.
     """
 
     name: str
@@ -469,6 +477,7 @@ class Study:
     files: Callable[["StudyResult"], dict[str, str]] = lambda _result: {}
     more: Callable[["StudyResult"], dict[str, Any]] = lambda _result: {}
     readers: Mapping[Any, tuple[Callable[[str, str], Any], str, str]] = field(default_factory=dict)
+    timed: bool = False
 
     def chosen(self, names: Sequence[str]) -> tuple[Part, ...]:
         """Parts by their names, all for none. Raises ``BadInput``."""
@@ -488,6 +497,8 @@ class StudyResult:
         Rows by part, and other records by the name of their file.
     points : mapping
         By part; those parts that have points.
+    skipped : mapping
+        Why parts were not run, by part.
     """
 
     study: Study
@@ -495,6 +506,7 @@ class StudyResult:
     provenance: dict[str, str]
     records: Mapping[str, Rows]
     points: Mapping[str, Sequence[Point]]
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, name: str, **wanted: Any) -> list[Any]:
         """Records of a part, or of another file, with these values; none where it was not run."""
@@ -520,12 +532,15 @@ class StudyResult:
 
     def as_data(self) -> dict[str, Any]:
         """Plain data for result.json: all but the rows."""
+        listed = [part.name for part in self.study.parts if part.lists and part.name in self.records]
         found = {
             "study": self.study.name,
             "settings": self.settings,
             "provenance": self.provenance,
             "points": {name: [point.as_data() for point in points] for name, points in self.points.items()},
             "bars": self.verdicts,
+            **({"rows": {name: self.records[name] for name in listed}} if listed else {}),
+            **({"skipped": self.skipped} if self.skipped else {}),
             **self.study.more(self),
         }
         made: dict[str, Any] = plain(found)
@@ -648,16 +663,17 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
         Records by part, and others by the name of their file, in the order of the cells.
     """
     parts = study.chosen(work.parts)
-    every = [(part, cell) for part in parts for cell in part.cells(settings)]
+    every = [(part, cell) for part in parts if part.missing(settings) is None for cell in part.cells(settings)]
     place, count = work.shard
     cells = every[place - 1 :: count]
-    kept = KeptCells(work.out, work.merged) if work.out is not None else None
+    kept = KeptCells(work.out, work.merged) if work.out is not None and not study.timed else None
     found: dict[int, Rows] = {}
     for number, (part, cell) in enumerate(cells):
         if kept is not None and (known := kept.get(part, cell)) is not None:
             found[number] = known
     waiting = [number for number in range(len(cells)) if number not in found]
-    waiting.sort(key=lambda number: -cells[number][0].cost(cells[number][1]))
+    if not study.timed:
+        waiting.sort(key=lambda number: -cells[number][0].cost(cells[number][1]))
 
     def done(turn: int, records: Rows) -> None:
         found[waiting[turn]] = records
@@ -665,7 +681,10 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
             kept.put(*cells[waiting[turn]], records)
 
     todo = [(part.run, cell) for part, cell in (cells[number] for number in waiting)]
-    in_parallel(_run, todo, done, jobs=work.jobs, dask=work.dask, progress=work.progress, label="cells")
+    if study.timed:
+        in_parallel(_run_timed, todo, done, progress=work.progress, label="cells")
+    else:
+        in_parallel(_run, todo, done, jobs=work.jobs, dask=work.dask, progress=work.progress, label="cells")
     records: dict[str, list[Any]] = {name: [] for part in parts for name in (part.name, *part.also)}
     for number, (part, _) in enumerate(cells):
         names = [part.name, *part.also]
@@ -679,8 +698,15 @@ def run_study(study: Study, settings: Any, work: Work = HERE) -> StudyResult:
     records = run_cells(study, settings, work)
     study.derive(settings, records)
     points = {part.name: part.points(records[part.name]) for part in study.chosen(work.parts) if part.by}
-    origin = provenance(bundled(getattr(settings, "lanes", _LANES)), settings.seeds[0])
-    return StudyResult(study, settings, origin, records, points)
+    lanes = getattr(settings, "lanes", _LANES)
+    origin = provenance(bundled(lanes if isinstance(lanes, int) else _LANES), settings.seeds[0])
+    reasons = {part.name: reason for part in study.chosen(work.parts) if (reason := part.missing(settings)) is not None}
+    return StudyResult(study, settings, origin, records, points, reasons)
+
+
+def _run_timed(item: tuple[Callable[[Any], Iterable[Any]], Any]) -> list[Any]:
+    run, cell = item
+    return list(run(cell))
 
 
 def _run(item: tuple[Callable[[Any], Iterable[Any]], Any]) -> list[Any]:

@@ -119,6 +119,7 @@ def page_of(result: StudyResult, figures: Mapping[str, Path], files: Mapping[str
     tables = [bars_table(result.verdicts)] if result.verdicts else []
     tables += study.tables(result)
     parts = [part for part in study.parts if result.points.get(part.name)]
+    listed = [part for part in study.parts if part.lists and result.rows(part.name)]
     shown = [
         element("h1", study.title),
         element("p", f"{study.lead(result)} {INTERVALS}".strip(), class_="soft"),
@@ -126,6 +127,7 @@ def page_of(result: StudyResult, figures: Mapping[str, Path], files: Mapping[str
         *(element("div", Markup(text), class_="card") for name, text in files.items() if name.endswith(".svg")),
         *(piece for name, path in figures.items() for piece in _figure(says[name], path)),
         *(piece for part in parts for piece in _markup(points_table(part, result.points[part.name]))),
+        *(piece for part in listed for piece in _markup(rows_table(part.says, result.rows(part.name)))),
         *_markup(("Where the figures come from", ("what", "value"), _origin(result)), plain=True),
     ]
     return "<!doctype html>\n" + element("html", head, element("body", element("main", *shown)), lang="en") + "\n"
@@ -174,8 +176,13 @@ def write_study(result: StudyResult, folder: Path) -> list[Path]:
 def show_study(result: StudyResult, output: Output) -> None:
     """Points, other tables, and at the end the bars."""
     for part in result.study.parts:
+        if reason := result.skipped.get(part.name):
+            output.line(f"{part.name}: skipped: {reason}")
         if points := result.points.get(part.name):
             text, columns, rows = points_table(part, points, brief=True)
+            output.table(columns, rows, title=text)
+        if part.lists and result.rows(part.name):
+            text, columns, rows = rows_table(part.says, result.rows(part.name))
             output.table(columns, rows, title=text)
     for text, columns, rows in result.study.tables(result):
         output.table(columns, rows, title=text)
@@ -227,13 +234,16 @@ def parser(study: Study) -> argparse.ArgumentParser:
     ran = made.add_argument_group("how it is run")
     ran.add_argument("--quick", action="store_true", help="a sample: begin with its parameters")
     ran.add_argument("--parts", metavar="A,B", help="only these parts")
-    ran.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
-    ran.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
-    ran.add_argument("--out", type=Path, help=f"folder of the results, default out/{study.name}; cells that have run "
-                     "are kept there, and a study that was stopped goes on")  # fmt: skip
-    ran.add_argument("--shard", metavar="I/N", help="run only every Nth cell, from the Ith one, and write no tables")
-    ran.add_argument("--merge", metavar="DIR,..", help="folders of shards, whose cells are not run again")
     ran.add_argument("--json", action="store_true", help="print the result as JSON")
+    kept = "" if study.timed else "; cells that have run are kept there, and a study that was stopped goes on"
+    ran.add_argument("--out", type=Path, help=f"folder of the results, default out/{study.name}{kept}")
+    if study.timed:
+        made.set_defaults(jobs=1, dask=None, shard=None, merge=None)
+    else:
+        ran.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
+        ran.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
+        ran.add_argument("--shard", metavar="I/N", help="only every Nth cell, from the Ith one, and no tables")
+        ran.add_argument("--merge", metavar="DIR,..", help="folders of shards, whose cells are not run again")
     own = made.add_argument_group("parameters", "What is absent is as in the whole study; with --quick, in the sample.")
     told, readers = descriptions(study.settings), {**_READERS, **study.readers}
     for name, kind in get_type_hints(study.settings).items():
@@ -305,7 +315,7 @@ def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
                 return 0
             result = run_study(study, settings, work)
     except KeyboardInterrupt:
-        print(f"{study.name}: stopped; the same command goes on", file=sys.stderr)
+        print(f"{study.name}: stopped" + ("" if study.timed else "; the same command goes on"), file=sys.stderr)
         return EXIT_INTERRUPTED
     except Exception as error:
         code = EXIT_BAD_INPUT if isinstance(error, ClusterError) else exit_code(error)

@@ -1,4 +1,4 @@
-"""Benchmarks of the virtual fabric: ``make bench-fabric``, or ``python -m studies.bench fabric --help``."""
+"""Benchmarks of the virtual fabric."""
 
 import json
 import os

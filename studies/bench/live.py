@@ -1,4 +1,4 @@
-"""``make bench-live``: what the live page costs a run, while nobody looks and while somebody does.
+"""What the live page costs a run: without a browser that looks, and with one.
 
 Rounds of three runs, one after the other in one process: without a page, with a page that nobody has open, with a
 page that somebody has open, in turns of order. Who looks is a process of its own that asks as the page's scripts do:
@@ -7,7 +7,6 @@ runs of one round, and their medians are shown: of processor time, which holds a
 server's too, and on the clock.
 """
 
-import argparse
 import http.client
 import json
 import os
@@ -15,12 +14,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
-from p4reduce.base.output import Output
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
@@ -106,7 +104,7 @@ def _timed(experiment: Experiment) -> tuple[float, float]:
 @contextmanager
 def _looking(server: LiveServer) -> Iterator[list[int]]:
     """Somebody has the page open; afterwards, how many views they got."""
-    command = [sys.executable, "-m", "studies.bench", "live", "--look", str(server.port), server.token]
+    command = [sys.executable, "-m", "studies.bench.live", str(server.port), server.token]
     client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     views = [0]
     try:
@@ -120,7 +118,7 @@ def _looking(server: LiveServer) -> Iterator[list[int]]:
         client.communicate()
 
 
-def measure_commands(elements: int, topology: str, rounds: int) -> list[tuple[str, float]]:
+def measure_commands(elements: int, topology: str, rounds: int) -> list[dict[str, Any]]:
     """Median processor seconds of whole commands, from their start to the end of their run: without and with a page.
 
     The process of the latter is killed when it says that its run has ended: its page stays else.
@@ -132,7 +130,11 @@ def measure_commands(elements: int, topology: str, rounds: int) -> list[tuple[st
             used = _whole_command([*command, *(["--live"] if name == UNSEEN else [])])
             if turn:
                 found[name].append(used)
-    return [(name, statistics.median(seconds)) for name, seconds in found.items()]
+    medians = {name: statistics.median(seconds) for name, seconds in found.items()}
+    return [
+        {"what": name, "cpu_s": round(seconds, 4), "ratio": round(seconds / medians[PLAIN], 4)}
+        for name, seconds in medians.items()
+    ]
 
 
 def _whole_command(command: list[str]) -> float:
@@ -178,49 +180,5 @@ def _get(connection: http.client.HTTPConnection, token: str, path: str) -> "dict
     return json.loads(connection.getresponse().read())  # type: ignore[no-any-return]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m studies.bench live", description="What the live page costs a run.")
-    parser.add_argument("--pairs", type=int, default=9, help="rounds [default: 9]")
-    parser.add_argument("--elements", type=int, default=8_000_000, help="of each all-reduce [default: 8,000,000]")
-    parser.add_argument("--topology", default="leaf-spine-8")
-    parser.add_argument("--commands", action="store_true", help="whole commands, with their imports; nobody looks")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--look", nargs=2, metavar=("PORT", "TOKEN"), help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.look:
-        look(int(given.look[0]), given.look[1])
-        return
-    output = Output(as_json=given.json)
-    if given.commands:
-        _show_commands(output, measure_commands(given.elements, given.topology, given.pairs))
-        return
-    costs = measure(Experiment(topology=given.topology, elements=given.elements), given.pairs)
-    output.data([asdict(cost) for cost in costs])
-    output.table(
-        ["case", "CPU s", "clock s", "CPU ratio", "clock ratio", "least CPU ratio", "own", "bar", "moments", "views"],
-        [
-            [
-                cost.what,
-                f"{cost.cpu_s:.3f}",
-                f"{cost.clock_s:.3f}",
-                f"{cost.cpu_ratio:.3f}",
-                f"{cost.clock_ratio:.3f}",
-                f"{cost.least_ratio:.3f}",
-                f"{100 * cost.own:.2f} %",
-                f"{BARS[cost.what]:.2f}" if cost.what in BARS else "-",
-                f"{cost.moments:g}",
-                f"{cost.views:g}",
-            ]
-            for cost in costs
-        ],
-        title=f"The live page, {given.pairs} rounds",
-    )
-
-
-def _show_commands(output: Output, found: list[tuple[str, float]]) -> None:
-    (_, plain), *_ = found
-    told = [(name, round(seconds, 4), round(seconds / plain, 4)) for name, seconds in found]
-    output.data([dict(zip(("what", "cpu_s", "ratio"), one, strict=True)) for one in told])
-    rows = [[name, f"{seconds:.3f}", f"{ratio:.3f}"] for name, seconds, ratio in told]
-    output.table(["command", "CPU s", "ratio"], rows, title="p4reduce run, and with --live")
+if __name__ == "__main__":
+    look(int(sys.argv[1]), sys.argv[2])

@@ -1,4 +1,4 @@
-"""``make bench-start``: how long a user waits, from nothing compiled to a warm run.
+"""How long a user waits, from nothing compiled to a warm run.
 
 Each command is a process of its own, as a user starts it. "Nothing compiled": an empty cache of machine code. Python's
 own byte code is put in place before, as pip leaves it, and where PYTHONDONTWRITEBYTECODE is set, too. Seconds of a
@@ -6,7 +6,6 @@ processor are those of the command and all that it started; they hardly depend o
 seconds on the clock do: they are of this machine, at this time.
 """
 
-import argparse
 import compileall
 import os
 import resource
@@ -16,11 +15,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-from p4reduce.base.output import Output
 
 COMMAND: Final = (sys.executable, "-m", "p4reduce.cli.entry")
 TABLE: Final = "lower"
@@ -28,6 +25,7 @@ TABLE: Final = "lower"
 PACKAGE: Final = Path(__file__).parents[1]
 
 
+COLUMNS: Final = {"what": "command", "runs": "runs", "cpu_s": "CPU s", "clock_s": "clock s", "first_s": "first table"}
 NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -111,7 +109,7 @@ def start_up(runs: int) -> list[Waited]:
         ]
 
 
-def from_nothing(checkout: Path) -> list[Waited]:
+def from_nothing(checkout: str) -> list[Waited]:
     """The first lines of README in a fresh clone, and the wheel in a fresh environment, with libraries of PyPI."""
     with tempfile.TemporaryDirectory(prefix="p4reduce-nothing-") as name:
         folder = Path(name)
@@ -119,7 +117,7 @@ def from_nothing(checkout: Path) -> list[Waited]:
         own = {"HOME": name, "PYTHONPATH": "", "NUMBA_CACHE_DIR": "", "P4REDUCE_CACHE": ""}
         command = str(wheel / "bin" / "p4reduce")
         found = [
-            measure("git clone", ("git", "clone", "--quiet", str(checkout), str(clone)), own),
+            measure("git clone", ("git", "clone", "--quiet", checkout, str(clone)), own),
             measure("make .venv/.installed", ("make", ".venv/.installed"), own, folder=clone),
             measure("make demo", ("make", "demo"), own, folder=clone),
             measure("make demo, again", ("make", "demo"), own, folder=clone),
@@ -133,22 +131,3 @@ def from_nothing(checkout: Path) -> list[Waited]:
             measure("p4reduce run -e 1024", (command, "run", "-e", "1024"), own, folder=folder),
             measure("p4reduce run -e 1024, again", (command, "run", "-e", "1024"), own, folder=folder),
         ]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print a table, or JSON."""
-    parser = argparse.ArgumentParser(prog="python -m studies.bench start", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--runs", type=int, default=5, help="of what is quick; the median is shown (default 5)")
-    parser.add_argument("--clone", type=Path, help="of this repository, a fresh clone and a wheel instead (needs PyPI)")
-    chosen = parser.parse_args(arguments)
-    output = Output(as_json=chosen.json)
-    found = start_up(chosen.runs) if chosen.clone is None else from_nothing(chosen.clone)
-    load = os.getloadavg()[0]
-    output.data({"load": load, "processors": os.cpu_count(), "waited": [asdict(one) for one in found]})
-    output.table(
-        ("command", "runs", "CPU s", "clock s", "first table"),
-        [(one.what, str(one.runs), f"{one.cpu_s}", f"{one.clock_s}", f"{one.first_s}") for one in found],
-    )
-    output.note(f"{os.cpu_count()} processors, load {load:.1f} at the end")
-    return 0

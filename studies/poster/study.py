@@ -448,7 +448,7 @@ def background(result: StudyResult) -> dict[str, dict[str, float]]:
     """Measured background traffic by scenario: mean and largest share of a link's rate, over links between switches."""
     found = by_field(result.rows("background"), "scenario")
     return {
-        name: {"mean": statistics.fmean(row.share for row in rows), "largest": max(row.share for row in rows)}
+        name: {"mean": sum(row.share for row in rows) / len(rows), "largest": max(row.share for row in rows)}
         for (name,), rows in found
     }
 

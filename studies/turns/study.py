@@ -196,9 +196,11 @@ def _limit(value: float | None, kind: Callable[[float], Limit] = at_least) -> Li
 def _on_packets(result: StudyResult) -> Iterator[Bar]:
     over = partial(result.values, "gain", "over_tdm")
     for ports, goal in ((4, 1.6), (2, 2.1)):
-        refused = sum(bool(row.refused) for row in result.rows("gain", policy="seed", ports=ports))
-        yield Bar(f"packets: seed / tdm, R={ports}", at_least(goal), over(policy="seed", ports=ports), "{:.3g}",
-                  note=f"ports too few in {refused} more" if refused else "")  # fmt: skip
+        refused = [row.seed for row in result.rows("gain", policy="seed", ports=ports) if row.refused]
+        yield Bar(f"packets: instances in which ports are too few for seed, R={ports}", None,
+                  {None: len(refused)} if refused else {}, "{:.0f}")  # fmt: skip
+        yield Bar(f"packets: seed / tdm, R={ports}", at_least(goal), over(policy="seed", ports=ports),
+                  "{:.3g}")  # fmt: skip
     for ratio, goals in ((1.0, {4: 1.7, 2: 1.8}), (0.5, {4: 1.5, 2: 1.65})):
         for ports, goal in goals.items():
             yield Bar(f"packets: no TDM / TDM, gangs, c/w={ratio:g}, R={ports}", at_least(goal),

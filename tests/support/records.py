@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from p4reduce.base.errors import PlanError
 
@@ -72,16 +73,24 @@ def _kinds_in(module: str, tree: ast.Module) -> Iterator[tuple[str, Any]]:
 def _calls(tree: ast.AST, names: frozenset[str] | set[str]) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            called = node.func
-            name = (
-                called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
-            )
-            if name in names:
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if name in names and (name not in READERS or isinstance(node.func, ast.Name)):
                 yield node
 
 
 def _first(call: ast.Call) -> str:
     return ast.unparse(call.args[0])
+
+
+def _names(kind: Any) -> list[str]:
+    """The fields of a dataclass or of a model of pydantic."""
+    return list(kind.model_fields) if issubclass(kind, BaseModel) else [one.name for one in fields(kind) if one.init]
+
+
+def _replaced(record: Any, name: str, value: Any) -> Any:
+    if isinstance(record, BaseModel):
+        return type(record)(**{**dict(record), name: value})
+    return replace(record, **{name: value})
 
 
 @cache
@@ -94,19 +103,28 @@ def drawn(kind: type[Record], bases: Bases) -> st.SearchStrategy[Record]:
     return _of(kind, bases)
 
 
-def note(record: Any, seen: Seen) -> None:
-    """Which values the fields of a record have, and those of records in it."""
-    if is_dataclass(record):
-        for one in fields(record):
-            value = getattr(record, one.name)
-            seen.setdefault(f"{type(record).__name__}.{one.name}", set()).add(repr(value))
-            note(value, seen)
+def classes(kind: Any) -> tuple[type, ...]:
+    """Those whose instances a type has: itself, or those of a union."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return get_args(kind)
+    return (kind,) if isinstance(kind, type) and get_origin(kind) is None else ()
+
+
+def note(record: Any, seen: Seen, others: tuple[type, ...] = ()) -> None:
+    """Which values the fields of a record have, and those of records in it but for instances of ``others``."""
+    if isinstance(record, others):
+        return
+    if is_dataclass(record) or isinstance(record, BaseModel):
+        for name in _names(type(record)):
+            value = getattr(record, name)
+            seen.setdefault(f"{type(record).__name__}.{name}", set()).add(repr(value))
+            note(value, seen, others)
     elif isinstance(record, Mapping):
         for value in record.values():
-            note(value, seen)
+            note(value, seen, others)
     elif isinstance(record, list | tuple):
         for value in record:
-            note(value, seen)
+            note(value, seen, others)
 
 
 def _of(kind: Any, bases: Bases) -> st.SearchStrategy[Any]:
@@ -134,9 +152,9 @@ def _of(kind: Any, bases: Bases) -> st.SearchStrategy[Any]:
         return st.dictionaries(_of(arguments[0], bases), _of(arguments[1], bases), max_size=2)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return st.sampled_from(list(kind))
-    if isinstance(kind, type) and is_dataclass(kind):
+    if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, BaseModel)):
         hints = _hints(kind)
-        return st.builds(kind, **{one.name: _of(hints[one.name], bases) for one in fields(kind) if one.init})
+        return st.builds(kind, **{name: _of(hints[name], bases) for name in _names(kind)})
     raise TypeError(f"{kind!r}: say in tests/support/records.py how to draw it")
 
 
@@ -157,13 +175,12 @@ def _varied(base: Any, bases: Bases) -> st.SearchStrategy[Any]:
     @st.composite
     def vary(draw: Callable[..., Any]) -> Any:
         found = base
-        for one in fields(base):
+        for name in _names(type(base)):
             if draw(st.booleans()):
-                before = getattr(found, one.name)
-                inner = _varied(before, bases) if is_dataclass(before) else _of(hints[one.name], bases)
+                before = getattr(found, name)
+                inner = _varied(before, bases) if is_dataclass(before) else _of(hints[name], bases)
                 try:
-                    value = draw(inner)
-                    found = replace(found, **{one.name: value})
+                    found = _replaced(found, name, draw(inner))
                 except (PlanError, ValueError):
                     continue
         return found

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from studies.__main__ import load
 from tests.support.paths import ROOT
 
 RECIPES = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\nLINKS")[1]
@@ -67,6 +68,12 @@ def dry_run(*targets):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.replace("\\\n", " ")
+
+
+def test_every_part_of_the_benchmarks_has_a_target():
+    named = re.findall(r"PARTS = ([a-z0-9,-]+)|studies bench --parts ([a-z0-9,-]+) --topology", RECIPES)
+    parts = [part for words in named for part in "".join(words).split(",")]
+    assert sorted(parts) == sorted(part.name for part in load("bench").parts)
 
 
 @pytest.mark.skipif(shutil.which("make", path="/usr/bin:/bin") is None, reason="make is not where systems have it")

@@ -3,11 +3,12 @@
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
+from p4reduce.base.records import to_plain
 from p4reduce.group.errors import ClusterError, FallenApartError, GroupChanged
 from p4switch.base.values import NS_PER_S, PS_PER_MS
 
@@ -164,19 +165,6 @@ class Decision:
         """The operation before which all members hear of it: the next one, or the one that was not done."""
         return self.operation + (self.outcome != "raised")
 
-    def plain(self) -> dict[str, Any]:
-        """As plain data."""
-        found = asdict(self)
-        found["lost"] = {str(member): reason for member, reason in self.lost.items()}
-        return found
-
-    @staticmethod
-    def from_plain(data: Mapping[str, Any]) -> "Decision":
-        """From what :meth:`plain` gave, JSON's lists in the place of tuples or not."""
-        members = {name: tuple(data[name]) for name in ("before", "after", "contributors", "joined")}
-        lost = {int(member): str(reason) for member, reason in data["lost"].items()}
-        return Decision(**{**data, **members, "lost": lost})
-
     def describe(self) -> str:
         """One line for people."""
         what = {
@@ -278,7 +266,7 @@ class Journal:
         if self._path is not None:
             try:
                 with self._path.open("a") as file:
-                    file.write(json.dumps(decision.plain()) + "\n")
+                    file.write(json.dumps(to_plain(decision)) + "\n")
                     file.flush()
                     os.fsync(file.fileno())
             except OSError as error:

@@ -1,4 +1,4 @@
-"""One group of workers in real time, a process of its own: ``python -m studies.bench loss.cluster``.
+"""One group of workers in real time, a process of its own: ``python -m studies.bench.loss.cluster``.
 
 Reads a line of JSON: the ``experiment``, ``folder`` for logs and ``name``; answers with the ``lanes`` of a chunk when
 all workers are there. Then each line, ``elements`` and ``turn``, is one all-reduce, checked like any; the answer has
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.backend import Counts
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.session import FAILURES, REFUSALS, move_tensor
 from p4switch.base.values import PS_PER_MS
@@ -34,8 +35,8 @@ def _serve(request: Mapping[str, Any]) -> None:
             asked = total
 
 
-def _asks(answers: Mapping[str, Any]) -> int:
-    return sum(endpoint["asks"] for answer in answers.values() for endpoint in answer["endpoints"].values())
+def _asks(answers: Mapping[str, Counts]) -> int:
+    return sum(endpoint.asks for counts in answers.values() for endpoint in counts.endpoints.values())
 
 
 def _say(message: Mapping[str, Any]) -> None:

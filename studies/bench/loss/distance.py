@@ -6,9 +6,8 @@ tree then moves at ``Plan.slots_rate_bps``. *Losses*: each round of repair is a 
 left later tells of it.
 """
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any, Final
 
 from matplotlib.figure import Figure
@@ -17,9 +16,8 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.runs.experiment import FaultOptions
 from p4reduce.topologies import parse_delay
 from p4switch.base.values import PS_PER_MS, PS_PER_US
-from studies.bench import Report
 from studies.bench.loss.virtual import Measured, measure
-from studies.charts import save_all
+from studies.frame import StudyResult
 
 DELAYS: Final = ("1us", "10us", "100us", "1ms", "10ms")
 LOSSES: Final = (0.0, 0.0001, 0.001, 0.01)
@@ -38,29 +36,22 @@ COLUMNS: Final = {
     "slots": "slots",
     "limit": "limited by",
     "least": "at least",
-    **{f"ratio_{loss:g}": f"{loss:.2%} lost" for loss in LOSSES},
+    **{f"ratio_{100 * loss:g}_percent".replace(".", "_"): f"{loss:.2%} lost" for loss in LOSSES},
 }
 
 
-def distance(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measures, prints and draws; without bars: there is no row that may not hold."""
-    rows: list[dict[str, Any]] = []
-    cases = [(rate, plan, delay) for rate in RATES for plan in options.plans for delay in DELAYS]
-    with report.progress("distance", len(cases) * len(LOSSES)) as step:
-        for rate, plan, delay in cases:
-            row: dict[str, Any] = {"rate": rate, "plan": plan, "delay": delay}
-            for loss in LOSSES:
-                step(f"{plan} {rate} {delay} {loss:.2%}")
-                faults = FaultOptions(loss=loss)
-                found = measure(plan, rate, ELEMENTS, options.seeds[0], TOPOLOGY, faults, delay=delay)
-                row |= limits(found)
-                row[f"ratio_{loss:g}"] = round(found.ratio, 4)
-            rows.append(row)
-    title = f"{ELEMENTS:,} elements, {TOPOLOGY}, 8 workers: time over the bound, by delay and loss of each link"
-    report.rows("distance", title, COLUMNS, rows)
-    if options.figures is not None:
-        draw(rows, options.figures)
-    return []
+def row(rate: str, plan: str, delay: str, seed: int) -> dict[str, Any]:
+    """One plan with links of one delay, with every loss."""
+    made: dict[str, Any] = {"rate": rate, "plan": plan, "delay": delay}
+    for loss in LOSSES:
+        found = measure(plan, rate, ELEMENTS, seed, TOPOLOGY, FaultOptions(loss=loss), delay=delay)
+        made |= limits(found)
+        made[_of(loss)] = round(found.ratio, 4)
+    return made
+
+
+def _of(loss: float) -> str:
+    return f"ratio_{100 * loss:g}_percent".replace(".", "_")
 
 
 def limits(found: Measured) -> dict[str, Any]:
@@ -110,9 +101,10 @@ def _around(plan: Plan) -> int:
 _MARKS = "osD^"
 
 
-def draw(rows: Sequence[dict[str, Any]], folder: Path) -> Path:
-    """Write distance.svg and distance.png into ``folder``: a panel for each rate and plan. Returns the PNG."""
-    return save_all([("distance", _panels(rows))], folder)["distance"]
+def draw(result: StudyResult) -> Figure | None:
+    """A panel for each rate and plan; None where it was not measured."""
+    rows = [asdict(row) for row in result.rows("distance")]
+    return _panels(rows) if rows else None
 
 
 def _panels(rows: Sequence[dict[str, Any]]) -> Figure:
@@ -125,7 +117,7 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Figure:
             delays = [parse_delay(row["delay"]) / PS_PER_US for row in own]
             bounds = [row["bound_ms"] for row in own]
             for mark, loss in zip(_MARKS, LOSSES, strict=True):
-                times = [row[f"ratio_{loss:g}"] * bound for row, bound in zip(own, bounds, strict=True)]
+                times = [row[_of(loss)] * bound for row, bound in zip(own, bounds, strict=True)]
                 axes.plot(delays, times, mark, ls="-", ms=3, label=f"{loss:.2%} lost")
             least = [row["least"] * bound for row, bound in zip(own, bounds, strict=True)]
             axes.plot(delays, least, "k--", linewidth=0.8, label="its limit alone")

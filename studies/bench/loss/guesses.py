@@ -1,9 +1,9 @@
 """Exponents that are guessed: what that saves, what a wrong guess costs, and how often a training's are wrong."""
 
-import argparse
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,6 @@ from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import DEPTH, Exponents, Post, exponents_of, guess, missed
 from p4reduce.workers.records import Collective
 from p4reduce.workers.training.loops import TrainingOptions, TrainingTask, single_threaded_blas
-from studies.bench import Report
 
 # Collectives one after the other: what a round trip for exponents costs, and what announcing them ahead saves.
 
@@ -86,21 +85,19 @@ def back_to_back(rate: str, elements: int, count: int, *, numbers: str, announce
     return BackToBack(took / (count * bound), job.spared, differences)
 
 
-def in_a_row(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The table of this part."""
-    rows = []
-    with report.progress("in a row", len(CASES)) as step:
-        for numbers, announced, bar in CASES:
-            step(f"{numbers}, {'announced' if announced else 'not announced'}")
-            run = back_to_back(RATE, ELEMENTS, COUNT, numbers=numbers, announced=announced)
-            row = {"rate": RATE, "elements": ELEMENTS, "numbers": numbers, "announced": announced}
-            row |= {"ratio": round(run.ratio, 4), "bar": bar, "spared": run.spared}
-            row["holds"] = not run.differences and (bar is None or run.ratio <= bar)
-            rows.append(row)
-    columns = {"rate": "rate", "elements": "elements", "numbers": "numbers", "announced": "announced",
-               "ratio": "ratio", "bar": "bar", "spared": "frames spared", "holds": "holds"}  # fmt: skip
-    report.rows("row", f"{COUNT} collectives in a row", columns, rows)
-    return rows
+def in_a_row(numbers: str, announced: bool, bar: float | None) -> dict[str, Any]:
+    """One of ``CASES``."""
+    run = back_to_back(RATE, ELEMENTS, COUNT, numbers=numbers, announced=announced)
+    return {
+        "rate": RATE,
+        "elements": ELEMENTS,
+        "numbers": numbers,
+        "announced": announced,
+        "ratio": round(run.ratio, 4),
+        "bar": bar,
+        "spared": run.spared,
+        "differences": run.differences,
+    }
 
 
 LANES: Final = 256
@@ -193,8 +190,9 @@ def on_packets(
     return Guessed(ratios, again, differences, job.guessed)
 
 
-def wrong_guesses(first: int) -> list[dict[str, Any]]:
+def wrong_guesses() -> list[dict[str, Any]]:
     """How often guesses of the digits' gradients do not do, in the first chunks of an all-reduce, by bits of slack."""
+    first = on_packets(scaled(0, 2), speculates=True).guessed
     agreed = [np.max([exponents_of(one, LANES)[:first] for one in given], axis=0) for given in gradients(ELEMENTS)]
     rows = []
     for depth in (1, DEPTH):
@@ -220,49 +218,33 @@ def _misses(agreed: list[Exponents], depth: int, slack: int) -> tuple[float, flo
     )
 
 
-def under_loss(step: Callable[[str], None]) -> list[dict[str, Any]]:
+def under_loss(elements: int, loss: float) -> dict[str, Any]:
     """Means of the second to fourth all-reduce of random numbers, where links lose frames: guessed and waiting."""
-    rows: list[dict[str, Any]] = []
-    for elements in (ELEMENTS, 4 * ELEMENTS):
-        for loss in LOSSES:
-            step(f"{elements} elements, {100 * loss:g} % lost")
-            row: dict[str, Any] = {"elements": elements, "loss": loss}
-            for name, speculates in (("guessed", True), ("waiting", False)):
-                found: list[float] = []
-                for seed in SEEDS:
-                    rounds = random(elements, seed, 4)
-                    run = on_packets(rounds, speculates=speculates, faults=Faults(loss=loss), seed=seed)
-                    found += run.ratios[1:]
-                row[name] = round(float(np.mean(found)), 4)
-            rows.append(row)
-    return rows
+    row: dict[str, Any] = {"elements": elements, "loss": loss}
+    for name, speculates in (("guessed", True), ("waiting", False)):
+        found: list[float] = []
+        for seed in SEEDS:
+            rounds = random(elements, seed, 4)
+            found += on_packets(rounds, speculates=speculates, faults=Faults(loss=loss), seed=seed).ratios[1:]
+        row[name] = round(float(np.mean(found)), 4)
+    return row
 
 
-def guesses(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The tables of this part; the first all-reduce of a run, which has nothing to guess by, is not in a mean."""
-    rows, lead = [], 0
-    cases = [(f"{wrong} wrong", scaled(wrong, 4), True) for wrong in WRONG]
-    cases += [("gradients", gradients(ELEMENTS), True), ("gradients", gradients(ELEMENTS), False)]
-    with report.progress("guesses", len(cases) + 1 + 2 * len(LOSSES)) as step:
-        for name, rounds, speculates in cases:
-            step(f"{name}{'' if speculates else ', waiting'}")
-            run = on_packets(rounds, speculates=speculates)
-            lead = run.guessed if speculates else lead
-            bar = BAR if speculates and name in {"0 wrong", "gradients"} else None
-            ratio, worst = round(float(np.mean(run.ratios[1:])), 4), round(max(run.ratios[1:]), 4)
-            row: dict[str, Any] = {"inputs": name, "speculates": speculates, "ratio": ratio, "worst": worst, "bar": bar}
-            row["again"] = round(float(np.mean(run.again[1:])), 2)
-            row["holds"] = not run.differences and (bar is None or ratio <= bar)
-            rows.append(row)
-        step("how often")
-        counted = wrong_guesses(lead)
-        lossy = under_loss(step)
-    columns = {"inputs": "inputs", "speculates": "speculates", "ratio": "time / bound", "worst": "the worst",
-               "again": "chunks again", "bar": "bar", "holds": "holds"}  # fmt: skip
-    report.rows("guesses", "1 MiB at 100G, each called when the one before is done", columns, rows)
-    columns = {"of": "largest of", "slack": "bits more", "larger": "too small a guess", "smaller": "6 bits too large",
-               "operations": "all-reduces with one"}  # fmt: skip
-    report.rows("wrong", f"wrong guesses among the first {lead} chunks of the gradients", columns, counted)
-    columns = {"elements": "elements", "loss": "loss", "guessed": "guessed", "waiting": "waiting"}
-    report.rows("guesses-loss", "time / bound where links lose frames, 100G", columns, lossy)
-    return rows
+def guess_cells() -> list[Callable[[], dict[str, Any]]]:
+    """All-reduces with so many wrong guesses, and of gradients, guessed and waiting."""
+    wrong = [partial(_guesses, f"{count} wrong", partial(scaled, count, 4), True) for count in WRONG]
+    return wrong + [partial(_guesses, "gradients", partial(gradients, ELEMENTS), guessed) for guessed in (True, False)]
+
+
+def _guesses(name: str, rounds: Callable[[], Iterator[list[Floats]]], speculates: bool) -> dict[str, Any]:
+    """The first all-reduce of a run, which has nothing to guess by, is not in a mean."""
+    run = on_packets(rounds(), speculates=speculates)
+    return {
+        "inputs": name,
+        "speculates": speculates,
+        "ratio": round(float(np.mean(run.ratios[1:])), 4),
+        "worst": round(max(run.ratios[1:]), 4),
+        "again": round(float(np.mean(run.again[1:])), 2),
+        "bar": BAR if speculates and name in {"0 wrong", "gradients"} else None,
+        "differences": run.differences,
+    }

@@ -5,7 +5,6 @@ losses on every link. The time of a lossy all-reduce is held against that of the
 median of these ratios counts: what slows one of them down slows down its neighbour.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -20,13 +19,12 @@ from typing import Any, Final
 
 from p4reduce.base.signals import handling
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.real.net import enter_command, here_command, why_not
+from p4reduce.network.real.net import enter_command, here_command
 from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.network.real.net.state import RunFolder
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.real.run import MACHINE_CODE
 from p4switch.native.objects import prepare
-from studies.bench import Report, Step
 
 BARS: Final = {20_000: 3.0, 1_000_000: 1.5}
 """elements: times of no loss, at most"""
@@ -48,7 +46,6 @@ COLUMNS: Final = {
     "clean_asks": "clean",
     "most_asks": "at most",
     "lossy_asks": "lossy",
-    "holds": "holds",
 }
 _NEVER: Final = 1e-15
 """a loss that brings relays and does not happen"""
@@ -134,18 +131,9 @@ def _started(command: Sequence[str], folder: RunFolder, log: Any) -> "Iterator[s
         stop([process])
 
 
-def real(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measures and prints; the rows."""
-    rows: list[dict[str, Any]] = []
-    with report.progress("real time", len(options.links) * len(BARS) * options.rounds) as step:
-        for links in options.links:
-            if links == "veth" and (reason := why_not()) is not None:
-                report.skipped(f"real time, {links}", reason)
-                continue
-            found = measure(links, tuple(BARS), options.rounds, options.seeds[0], step)
-            rows += [row(links, elements, seen) for elements, seen in found.items()]
-    report.rows("real", "Loss in real time, 4 workers, one switch", COLUMNS, rows)
-    return rows
+def rows(links: str, rounds: int, seed: int) -> list[dict[str, Any]]:
+    """A row for each size."""
+    return [row(links, elements, seen) for elements, seen in measure(links, tuple(BARS), rounds, seed).items()]
 
 
 @dataclass(frozen=True)
@@ -156,7 +144,7 @@ class Seen:
     asks: dict[str, float]
 
 
-def measure(links: str, sizes: Sequence[int], rounds: int, seed: int, step: Step) -> dict[int, list[Seen]]:
+def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[int, list[Seen]]:
     """By size, rounds of one all-reduce on each of the three networks; what comes before the first fills caches."""
     prepare(*MACHINE_CODE)
     found: dict[int, list[Seen]] = {}
@@ -166,8 +154,7 @@ def measure(links: str, sizes: Sequence[int], rounds: int, seed: int, step: Step
             for group in groups.values():
                 group.reduce(elements)
             found[elements] = []
-            for number in range(rounds):
-                step(f"{links}, {elements:,} elements, round {number + 1}")
+            for _ in range(rounds):
                 both = {kind: group.reduce(elements) for kind, group in groups.items()}
                 ms, asks = ({kind: one[place] for kind, one in both.items()} for place in (0, 1))
                 found[elements].append(Seen(ms, asks))
@@ -194,5 +181,4 @@ def row(links: str, elements: int, rounds: Sequence[Seen]) -> dict[str, Any]:
         "clean_asks": asks["clean"],
         "most_asks": MOST_ASKS,
         "lossy_asks": asks["lossy"],
-        "holds": ratio <= BARS[elements] and max(asks["plain"], asks["clean"]) <= MOST_ASKS,
     }

@@ -1,8 +1,8 @@
 """What losses cost in virtual time, beside what they may."""
 
-import argparse
-import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from p4reduce.control_plane.plans import Plan
@@ -10,7 +10,7 @@ from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import move_tensors
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.virtual.cluster import Cluster
-from studies.bench import Report
+from studies.frame import Bar, Column, Measure, StudyResult, at_most, column, percent, record
 
 # One run under faults in virtual time, and what its workers did about them.
 
@@ -93,95 +93,130 @@ NEEDLESS: Final = {0.0: 0.0, 0.001: 0.01, 0.01: 0.01, 0.05: 0.06}
 REORDERED: Final = 1.2
 ROUNDED: Final = 0.0005
 """bars without loss are those of before, to three digits"""
-COLUMNS: Final = {
-    "plan": "plan",
-    "rate": "rate",
-    "elements": "elements",
-    "loss": "loss",
-    "ratio": "ratio",
-    "bar": "bar",
-    "worst": "worst seed",
-    "asks": "asks",
-    "most_asks": "at most",
-    "waits": "waits",
-    "needless": "needless",
-    "holds": "holds",
-}
 
 
-def virtual(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measures and prints; the rows."""
-    return [*_losses(report, options), *_heavy(report, options)]
+@dataclass(frozen=True)
+class LossCell:
+    """One all-reduce with losses."""
+
+    plan: str
+    rate: str
+    elements: int
+    loss: float
+    seed: int
 
 
-def _losses(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
-    wanted = [
-        (plan, rate, elements, loss, bar)
+@record
+class LossRow:
+    """One all-reduce; questions, WAITs and needless repetitions are of each worker for each chunk."""
+
+    plan: str = column("plan")
+    rate: str = column("rate")
+    elements: int = column("elements", "{:,}")
+    loss: float = column("loss", percent())
+    seed: int
+    ratio: float = column("time / bound", "{:.4f}")
+    asks: float = column("asks", "{:.4f}")
+    waits: float = column("waits", "{:.4f}")
+    needless: float = column("needless", "{:.4f}")
+    differences: int
+    """from what was predicted"""
+
+
+MEASURES: Final = (
+    "ratio",
+    Measure("worst", Column("worst seed", "{:.4f}"), lambda rows, _: max(row.ratio for row in rows), max),
+    "asks",
+    "waits",
+    "needless",
+    Measure("differences", Column("differences", "{:.0f}"), lambda rows, _: sum(row.differences for row in rows), sum),
+)
+
+
+def loss_cells(settings: Any) -> list[LossCell]:
+    """Every bar with every seed."""
+    return [
+        LossCell(plan, rate, elements, loss, seed)
         for plan, rate, elements, bars in BARS
-        for loss, bar in bars.items()
-        if plan in options.plans
+        for loss in bars
+        if plan in settings.plans
+        for seed in settings.seeds[: settings.loss_seeds]
     ]
-    rows = []
-    with report.progress("loss", len(wanted) * len(options.seeds)) as step:
-        for plan, rate, elements, loss, bar in wanted:
-            runs = []
-            for seed in options.seeds:
-                step(f"{plan} {rate} {loss:.1%}")
-                runs.append(measure(plan, rate, elements, seed, "leaf-spine-8", FaultOptions(loss=loss)))
-            tree = plan == "steiner"
-            row = {"plan": plan, "rate": rate, "elements": elements, "loss": loss, **_means(runs), "bar": bar}
-            most = 2 * asks_needed(loss) if tree else 0.0
-            row["most_asks"] = round(most, 4)
-            row["holds"] = (
-                row["ratio"] <= bar + ROUNDED
-                and row["asks"] <= most
-                and row["needless"] <= NEEDLESS[loss]
-                and not any(run.differences for run in runs)
-                if tree
-                else row["ratio"] <= bar + ROUNDED
-            )
-            rows.append(row)
-    report.rows("loss", "Loss on every link, leaf-spine-8, 8 workers", COLUMNS, rows)
-    return rows
 
 
-def _heavy(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Ten and thirty percent on five switches, and every tenth frame late by up to 10 us."""
-    cases = [("10G", where, 100_000, FaultOptions(loss=loss), bar) for where in FIVE for loss, bar in HEAVY.items()]
-    cases += [(rate, "leaf-spine-8", 1_000_000, FaultOptions(reorder=0.1), REORDERED) for rate in ("10G", "100G")]
-    rows: list[dict[str, Any]] = []
-    if "steiner" not in options.plans:
-        return rows
-    with report.progress("heavy loss", len(cases) * len(options.seeds)) as step:
-        for rate, where, elements, faults, bar in cases:
-            runs, clean = [], []
-            for seed in options.seeds:
-                step(f"{rate} {faults.loss:.0%} lost, {faults.reorder:.0%} reordered")
-                runs.append(measure("steiner", rate, elements, seed, where, faults))
-                clean.append(measure("steiner", rate, elements, seed, where, FaultOptions()))
-            row = {
-                "topology": where,
-                "rate": rate,
-                "loss": faults.loss,
-                "reorder": faults.reorder,
-                **_means(runs),
-                "bar": bar,
-            }
-            over = statistics.mean(run.ratio / before.ratio for run, before in zip(runs, clean, strict=True))
-            row["times"] = round(over, 3)
-            row["holds"] = (row["ratio"] if faults.reorder else over) <= bar
-            rows.append(row)
-    columns = {"topology": "topology", "rate": "rate", "loss": "loss", "reorder": "reordered", "ratio": "ratio",
-               "times": "times of none", "bar": "bar", "asks": "asks", "waits": "waits", "needless": "needless",
-               "holds": "holds"}  # fmt: skip
-    report.rows("heavy", "Heavy loss on five switches; frames that overtake each other", columns, rows)
-    return rows
+def run_loss(cell: LossCell) -> list[LossRow]:
+    """On leaf-spine-8."""
+    found = measure(cell.plan, cell.rate, cell.elements, cell.seed, "leaf-spine-8", FaultOptions(loss=cell.loss))
+    counted = found.asks, found.waits, found.needless, found.differences
+    return [LossRow(cell.plan, cell.rate, cell.elements, cell.loss, cell.seed, found.ratio, *counted)]
 
 
-def _means(runs: list[Measured]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        name: round(statistics.mean(getattr(run, name) for run in runs), 4)
-        for name in ("ratio", "asks", "waits", "needless")
-    }
-    found["worst"] = round(max(run.ratio for run in runs), 4)
-    return found
+@dataclass(frozen=True)
+class HeavyCell:
+    """Ten and thirty percent on five switches, or every tenth frame late by up to 10 us."""
+
+    topology: str
+    rate: str
+    elements: int
+    loss: float
+    reorder: float
+    seed: int
+
+
+@record
+class HeavyRow:
+    """One all-reduce beside the same without faults."""
+
+    topology: str = column("topology")
+    rate: str = column("rate")
+    loss: float = column("loss", percent(0))
+    reorder: float = column("reordered", percent(0))
+    seed: int
+    ratio: float = column("time / bound", "{:.4f}")
+    times: float = column("times of none", "{:.3f}")
+    asks: float = column("asks", "{:.4f}")
+    waits: float = column("waits", "{:.4f}")
+    needless: float = column("needless", "{:.4f}")
+    differences: int
+
+
+def heavy_cells(settings: Any) -> list[HeavyCell]:
+    """Each with every seed; of trees alone."""
+    if "steiner" not in settings.plans:
+        return []
+    cases = [(where, "10G", 100_000, loss, 0.0) for where in FIVE for loss in HEAVY]
+    cases += [("leaf-spine-8", rate, 1_000_000, 0.0, 0.1) for rate in ("10G", "100G")]
+    return [HeavyCell(*case, seed) for case in cases for seed in settings.seeds[: settings.loss_seeds]]
+
+
+def run_heavy(cell: HeavyCell) -> list[HeavyRow]:
+    """With faults, and without."""
+    faults = FaultOptions(loss=cell.loss, reorder=cell.reorder)
+    found, clean = (
+        measure("steiner", cell.rate, cell.elements, cell.seed, cell.topology, one) for one in (faults, FaultOptions())
+    )
+    counted = found.asks, found.waits, found.needless, found.differences
+    times = found.ratio / clean.ratio
+    return [HeavyRow(cell.topology, cell.rate, cell.loss, cell.reorder, cell.seed, found.ratio, times, *counted)]
+
+
+def bars(result: StudyResult) -> Iterator[Bar]:
+    """Of losses; of questions and repetitions for trees alone."""
+    for plan, rate, elements, limits in BARS:
+        for loss, limit in limits.items():
+            value = partial(result.values, "loss", plan=plan, rate=rate, elements=elements, loss=loss)
+            name = f"{plan}, {rate}, {elements:,} elements, {100 * loss:g} % lost"
+            yield Bar(f"{name}: time over the bound", at_most(limit + ROUNDED), value("ratio"), "{:.4f}")
+            if plan == "steiner":
+                most = 2 * asks_needed(loss)
+                yield Bar(f"{name}: questions a chunk, twice what repairs need", at_most(most), value("asks"), "{:.4f}")
+                yield Bar(f"{name}: needless repetitions a chunk", at_most(NEEDLESS[loss]), value("needless"), "{:.4f}")
+                yield Bar(f"{name}: links with other bytes than predicted", at_most(0), value("differences"), "{:.0f}",
+                          every=True, seeds="any")  # fmt: skip
+    for point in result.of("heavy"):
+        name = f"{point['topology']}, {point['rate']}"
+        if point["reorder"]:
+            yield Bar(f"{name}, every tenth frame late: time over the bound", at_most(REORDERED), point.values["ratio"])
+        else:
+            yield Bar(f"{name}, {100 * point['loss']:g} % lost: times that without", at_most(HEAVY[point["loss"]]),
+                      point.values["times"])  # fmt: skip

@@ -1,6 +1,6 @@
 """What chunks that are zero at all workers cost: time of an all-reduce by the share of its chunks that are dense."""
 
-import argparse
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +10,6 @@ from p4reduce.group.communicator import Communicator
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.virtual.cluster import Cluster
-from studies.bench import Report
 
 ELEMENTS: Final = 1 << 20
 LANES: Final = 256
@@ -47,29 +46,11 @@ def time_ps(topology: str, rate: str, share: float) -> tuple[int, int]:
     return network.communication_ps, len(network.prediction_differences)
 
 
-def zeros(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The table of this part."""
-    rows = []
-    shares = (1.0, *sorted(BARS, reverse=True))
-    with report.progress("zeros", len(TOPOLOGIES) * len(RATES) * len(shares)) as step:
-        for topology in TOPOLOGIES:
-            for rate in RATES:
-                dense = 0
-                for share in shares:
-                    step(f"{topology} at {rate}, {share:.0%} dense")
-                    took, differences = time_ps(topology, rate, share)
-                    dense = dense or took
-                    ratio, bar = took / dense, BARS.get(share)
-                    row: dict[str, Any] = {
-                        "topology": topology,
-                        "rate": rate,
-                        "dense": share,
-                        "us": round(took / 1e6, 1),
-                    }
-                    row |= {"ratio": round(ratio, 4), "bar": bar}
-                    row["holds"] = not differences and (bar is None or ratio <= bar)
-                    rows.append(row)
-    columns = {"topology": "topology", "rate": "rate", "dense": "dense", "us": "us", "ratio": "of dense",
-               "bar": "bar", "holds": "holds"}  # fmt: skip
-    report.rows("zeros", f"{ELEMENTS} elements, chunks that are zero at all workers", columns, rows)
-    return rows
+def rows(topology: str, rate: str) -> Iterator[dict[str, Any]]:
+    """A row for the dense tensor, and for each share of ``BARS``."""
+    dense = 0
+    for share in (1.0, *sorted(BARS, reverse=True)):
+        took, differences = time_ps(topology, rate, share)
+        dense = dense or took
+        row: dict[str, Any] = {"topology": topology, "rate": rate, "dense": share, "us": round(took / 1e6, 1)}
+        yield {**row, "ratio": round(took / dense, 4), "bar": BARS.get(share), "differences": differences}

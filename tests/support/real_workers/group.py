@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from p4reduce.base.records import to_json
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job
 from p4reduce.network.jobs.specs import endpoint_specs
@@ -66,11 +67,12 @@ class Group:
             for rank, host in enumerate(self.participants)
         ]
 
-    def ask(self, command: dict[str, Any]) -> list[dict[str, Any]]:
-        """The answers of all, in rank order."""
+    def ask(self, command: dict[str, Any] | str) -> list[dict[str, Any]]:
+        """The answers of all to a command, or to a line that may be none, in rank order."""
+        line = command if isinstance(command, str) else json.dumps(command)
         for process in self._processes.values():
             assert process.stdin is not None
-            process.stdin.write(json.dumps(command) + "\n")
+            process.stdin.write(line + "\n")
             process.stdin.flush()
         return [self.answer(host) for host in self._processes]
 
@@ -98,7 +100,7 @@ class Group:
             )
             self._processes[spec.host] = process
             assert process.stdin is not None
-            process.stdin.write(spec.model_dump_json() + "\n")
+            process.stdin.write(to_json(spec) + "\n")
             process.stdin.flush()
         try:
             for host in self._processes:

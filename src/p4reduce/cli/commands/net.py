@@ -11,6 +11,7 @@ import typer
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, progress_bar
+from p4reduce.base.records import to_json
 from p4reduce.cli.main import epilog
 from p4reduce.views.live.session import Open, watch_running
 
@@ -135,7 +136,7 @@ def up(
     )
     with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), progress_bar(output) as open_bar:
         open_bar("building the network")
-        run = standing.bring_up(wanted.line())
+        run = standing.bring_up(to_json(wanted) + "\n")
     output.data(_plain(run))
     _show(output, run)
     if live:

@@ -13,11 +13,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 from p4reduce.base.errors import RealError
+from p4reduce.base.records import from_json
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.plans import Plan
@@ -113,15 +114,6 @@ class Wanted:
     seed: int = 0
     programs: dict[str, tuple[str, str, str | None]] = field(default_factory=dict)
     """P4Info, BMv2 JSON and runtime file of each switch; then there is no bundled program"""
-
-    def line(self) -> str:
-        """As one line of JSON."""
-        return json.dumps(asdict(self)) + "\n"
-
-    @classmethod
-    def from_line(cls, line: str) -> "Wanted":
-        """What :meth:`line` wrote."""
-        return cls(**json.loads(line))
 
 
 CONTROL_DEADLINE_S: Final = 60.0
@@ -288,7 +280,7 @@ def main() -> int:
     """See the module."""
     for number in ENDING:
         signal.signal(number, _end)
-    wanted = Wanted.from_line(sys.stdin.readline())
+    wanted = from_json(Wanted, sys.stdin.readline(), "the network that is to stand")
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as say:
         try:
             hold(wanted, say)

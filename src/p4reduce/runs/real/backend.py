@@ -180,6 +180,55 @@ class RealFigure:
     value: float
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What a participant's process counted: its endpoints by job (of a script by job and epoch), its port; seconds."""
+
+    endpoints: dict[str, EndpointStatus]
+    port: PortCounts
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What a training recorded, and the digest of the weights; None at a server."""
+
+    figures: tuple[RealFigure, ...]
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class ScriptReport:
+    """What a script's participant leaves behind: when it began, what it carried since it came, and what it counted."""
+
+    began_ns: int
+    first: int
+    carried: tuple[Carried, ...]
+    figures: tuple[RealFigure, ...]
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Move:
+    """A worker's command to move the array of a turn. ``save``: a file for the result."""
+
+    elements: int
+    turn: int = 0
+    root: int = 0
+    learning_rate: float = 0.0
+    save: str | None = None
+
+
+@dataclass(frozen=True)
+class Train:
+    """A worker's command to train; ``given``, ``got``: files for the arrays before and after each collective."""
+
+    epochs: int
+    served: bool
+    given: str | None = None
+    got: str | None = None
+
+
 class Observer(Protocol):
     """Sees the arrays of every collective; may take its time."""
 

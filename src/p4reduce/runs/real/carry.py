@@ -1,7 +1,6 @@
 """The network, switches and worker processes of a run in real time, and collectives that they carry."""
 
 import hashlib
-import json
 import statistics
 import sys
 import time
@@ -15,7 +14,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from p4reduce.base.output import Progress
-from p4reduce.base.records import to_plain
+from p4reduce.base.records import from_plain, to_json, to_plain
 from p4reduce.control_plane.counters import Operation, SwitchCounters, plan_bound
 from p4reduce.control_plane.entries import explain_waits
 from p4reduce.control_plane.plans import Plan, PlanRequest
@@ -27,7 +26,7 @@ from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory, provenance
-from p4reduce.runs.real.backend import ProcessSpec, for_bmv2, real_timing
+from p4reduce.runs.real.backend import Carried, Closing, Counts, ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup
 from p4reduce.runs.real.targets import NO_TRAFFIC, Bmv2Target, EmbeddedTarget, RealTarget, check_growth
@@ -41,7 +40,7 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.specs import Congestion, EndpointSpec
-from p4reduce.workers.status import WaitStatus
+from p4reduce.workers.status import EndpointStatus
 from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
 # What each host does in a run in real time: the one job that carries the run's collective, and who takes part.
@@ -138,18 +137,18 @@ class Moved:
     """As ``NetworkResult`` has it."""
     left_out: LeftOut = field(default_factory=LeftOut)
 
-    def note_closing(self, turn: int, every: Sequence[Message | None]) -> int:
+    def note_closing(self, turn: int, every: Sequence[Closing | None]) -> int:
         """What the workers, by rank, know of an all-reduce that a deadline might close; how often it was carried."""
         known = [one for one in every if one is not None]
         if not known:
             return 1
         first = known[0]
         for rank, one in enumerate(known):
-            self.left_out.note(rank, one["tensor"], one["elements"], one["left"])
-        if any(one["late"] for one in known) or first["attempts"] > 1:
-            late = {rank: one["late"] for rank, one in enumerate(known) if one["late"]}
-            self.closed.append(ClosedRecord(turn, first["attempts"], first["chunks"], first["least"], late))
-        return int(first["attempts"])
+            self.left_out.note(rank, one.tensor, one.elements, one.left)
+        if any(one.late for one in known) or first.attempts > 1:
+            late = {rank: one.late for rank, one in enumerate(known) if one.late}
+            self.closed.append(ClosedRecord(turn, first.attempts, first.chunks, first.least, late))
+        return first.attempts
 
     def go_on(self) -> None:
         """The run's clock goes on, or begins: now the participants are told to."""
@@ -253,25 +252,25 @@ class RealCluster:
             answers = self.answers(operation)
         except WorkerError as error:
             raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
-        carried = {host: answer["carried"] for host, answer in answers.items()}
-        hashes = {host: one["sha256"] for host, one in carried.items()}
+        carried = {host: from_plain(Carried, answer.get("carried"), host) for host, answer in answers.items()}
+        hashes = {host: one.sha256 for host, one in carried.items()}
         if operation == "all_to_all":
             self._right_blocks(hashes, turn, given)
         else:
             self._same_bytes(hashes, turn)
-        self.moved.digest.update(bytes.fromhex(carried[keeper]["sha256"]))
-        elements = carried[keeper]["elements"]
+        self.moved.digest.update(bytes.fromhex(carried[keeper].sha256))
+        elements = carried[keeper].elements
         done_as = as_carried(operation, ring=bool(self.job.plan.ring))
         after = self._totals()
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
-        for _ in range(self.moved.note_closing(turn, [one["closing"] for one in members])):
+        for _ in range(self.moved.note_closing(turn, [one.closing for one in members])):
             self.job.note(done_as, elements)
-        self.job.bare += members[0]["bare"]
+        self.job.bare += members[0].bare
         largest, bound = None, None
         if not self.moved.closed:  # from then on sums lack something, or have what was left out of others
             largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
-        start = min(one["start_ns"] for one in members)
-        done = self.moved.done_ns = max(one["end_ns"] for one in members)
+        start = min(one.start_ns for one in members)
+        done = self.moved.done_ns = max(one.end_ns for one in members)
         self.moved.busy_ns += done - start
         self.moved.records.append(
             CollectiveRecord(
@@ -280,7 +279,7 @@ class RealCluster:
                 elements=elements,
                 start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
                 done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
-                communication_ps=max(one["end_ns"] - one["start_ns"] for one in members) * PS_PER_NS,
+                communication_ps=max(one.end_ns - one.start_ns for one in members) * PS_PER_NS,
                 bound_ps=plan_bound(self.job.plan, elements, Operation(done_as)).time_ps,
                 resends=after[0] - before[0],
                 saturated=after[1] - before[1],
@@ -289,16 +288,21 @@ class RealCluster:
             )
         )
 
-    def settle(self) -> dict[str, Message]:
+    def settle(self) -> dict[str, Counts]:
         """Wait until nothing moves any more; what the workers then say of themselves."""
         deadline = time.monotonic() + SETTLE_S
-        before: dict[str, Message] = {}
+        before: dict[str, Counts] = {}
         while True:
-            now = self.ask({"do": "status"}, "status")
+            now = self._counts()
             if _traffic(now) == _traffic(before) or time.monotonic() > deadline:
                 return now
             before = now
             time.sleep(0.05)
+
+    def _counts(self) -> dict[str, Counts]:
+        """What all hosts have counted."""
+        answers = self.ask({"do": "status"}, "status")
+        return {host: from_plain(Counts, answer, f"{host}: status") for host, answer in answers.items()}
 
     def ask(self, message: Message, what: str) -> dict[str, Message]:
         """The answers of all hosts to one command."""
@@ -359,7 +363,7 @@ class RealCluster:
                 records=str(self.records_of(host)),
             )
             path = self.folder / f"{host}.json"
-            path.write_text(spec.model_dump_json())
+            path.write_text(to_json(spec))
             commands[host] = [*WORKER, str(path)]
         return WorkerGroup(self.wires.start, commands, self.folder, self._watch)
 
@@ -371,9 +375,8 @@ class RealCluster:
 
     def _totals(self) -> tuple[int, int]:
         """Resends of all endpoints, and the most saturated chunks of one."""
-        answers = self.ask({"do": "status"}, "status")
-        found = [one for answer in answers.values() for one in answer["endpoints"].values()]
-        return sum(one["resends"] for one in found), max(one["saturated"] for one in found)
+        found = [one for counts in self._counts().values() for one in counts.endpoints.values()]
+        return sum(one.resends for one in found), max(one.saturated for one in found)
 
     def _same_bytes(self, hashes: dict[str, str], turn: int) -> None:
         if self.experiment.collective == "push":
@@ -418,10 +421,11 @@ class RealCluster:
             answer = self.group.answers([host], "status", time.monotonic() + SETTLE_S)[host]
         except ClusterError:
             return ""  # what it gave up for has been said
-        seqs = [one["failed_seq"] for one in answer["endpoints"].values() if one["failed_seq"] is not None]
+        endpoints = from_plain(Counts, answer, f"{host}: status").endpoints.values()
+        seqs = [one.failed_seq for one in endpoints if one.failed_seq is not None]
         if not seqs:
             return ""
-        last = [WaitStatus(**one["waiting"]) for one in answer["endpoints"].values() if one["waiting"]]
+        last = [one.waiting for one in endpoints if one.waiting is not None]
         waits = {host: last[0]} if last else {}
         told = [f"switches told: {line}" for line in explain_waits(self.job.plan, waits)]
         return "\n" + "\n".join([self.target.controller.who_is_missing(self.job.plan, seqs[0]), *told])
@@ -437,9 +441,9 @@ def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[W
     return found
 
 
-def _traffic(answers: dict[str, Message]) -> str:
+def _traffic(answers: dict[str, Counts]) -> list[tuple[dict[str, EndpointStatus], int]]:
     """What changes as long as frames move."""
-    return json.dumps([[answer["endpoints"], answer["port"]["first_frames"]] for answer in answers.values()])
+    return [(counts.endpoints, counts.port.first_frames) for counts in answers.values()]
 
 
 # From what switches, relays and workers counted to the result of a run in real time.
@@ -497,7 +501,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
 
 
 def _links(
-    cluster: RealCluster, answers: Mapping[str, Message], counters: Mapping[str, SwitchCounters]
+    cluster: RealCluster, answers: Mapping[str, Counts], counters: Mapping[str, SwitchCounters]
 ) -> dict[Hop, LinkCounters]:
     """Every directed link: what hosts send is counted by their endpoints, the rest by switches, faults by relays."""
     found: dict[Hop, LinkCounters] = {}
@@ -519,12 +523,11 @@ def _links(
     return found
 
 
-def _sent_by(answer: Message) -> LinkCounters:
+def _sent_by(answer: Counts) -> LinkCounters:
     """What the endpoints of a worker sent."""
-    endpoints = answer["endpoints"].values()
-    frames, octets, again, again_octets = (
-        sum(one[name] for one in endpoints) for name in ("frames_sent", "bytes_sent", "resends", "resend_bytes")
-    )
+    endpoints = answer.endpoints.values()
+    frames, octets = sum(one.frames_sent for one in endpoints), sum(one.bytes_sent for one in endpoints)
+    again, again_octets = sum(one.resends for one in endpoints), sum(one.resend_bytes for one in endpoints)
     return replace(
         NO_TRAFFIC,
         frames=frames,
@@ -538,7 +541,7 @@ def _sent_by(answer: Message) -> LinkCounters:
 
 def _unseen_losses(
     cluster: RealCluster,
-    answers: Mapping[str, Message],
+    answers: Mapping[str, Counts],
     counters: Mapping[str, SwitchCounters],
     links: Mapping[Hop, LinkCounters],
 ) -> bool:
@@ -548,8 +551,8 @@ def _unseen_losses(
         peer = cluster.topology.neighbour(node, port)
         arrived = seen.frames + seen.duplicated - seen.lost - seen.corrupted
         if peer in answers:
-            counted = answers[peer]["port"]
-            came = counted["first_frames"] + counted["resend_frames"]
+            counted = answers[peer].port
+            came = counted.first_frames + counted.resend_frames
         elif arrived == 0:
             continue
         else:
@@ -560,7 +563,7 @@ def _unseen_losses(
 
 
 def _real_run(
-    cluster: RealCluster, answers: Mapping[str, Message], links: Mapping[Hop, LinkCounters], cpu_s: dict[str, float]
+    cluster: RealCluster, answers: Mapping[str, Counts], links: Mapping[Hop, LinkCounters], cpu_s: dict[str, float]
 ) -> RealRun:
     moved, given = cluster.moved, cluster.experiment
     median_s = statistics.median(record.communication_ps for record in moved.records) / 1e12
@@ -578,23 +581,23 @@ def _real_run(
         packets_per_s=into_switches / (moved.busy_ns / NS_PER_S),
         cpu_s=cpu_s,
         lost=sum(seen.lost for seen in links.values()),
-        kernel_drops=cluster.target.kernel_drops() + sum(answer["port"]["dropped"] for answer in answers.values()),
+        kernel_drops=cluster.target.kernel_drops() + sum(answer.port.dropped for answer in answers.values()),
         workers={host: _shown(answer) for host, answer in answers.items()},
         changes=[to_plain(one) for one in cluster.resumed],
     )
 
 
-def _shown(answer: Message) -> dict[str, int]:
-    *_, endpoint = answer["endpoints"].values()  # a script's has one for each epoch
-    known: dict[str, Any] = {name: endpoint[name] for name in SHOWN}
-    window = endpoint["window"]
-    settled = {f"window_{name}": round(window[name]) for name in ("lowest", "highest", "mean")}
-    causes = {name: window[name] for name in ("cuts", "braked", "lost_by_order", "lost_by_time")}
+def _shown(answer: Counts) -> dict[str, int]:
+    *_, endpoint = answer.endpoints.values()  # a script's has one for each epoch
+    known: dict[str, Any] = {name: getattr(endpoint, name) for name in SHOWN}
+    window = endpoint.window
+    settled = {f"window_{name}": round(getattr(window, name)) for name in ("lowest", "highest", "mean")}
+    causes = {name: getattr(window, name) for name in ("cuts", "braked", "lost_by_order", "lost_by_time")}
     return {
         **known,
-        "congestion_window": round(window["now"]),
+        "congestion_window": round(window.now),
         **settled,
         **causes,
-        "kernel_drops": answer["port"]["dropped"],
-        "blocked": answer["port"]["blocked"],
+        "kernel_drops": answer.port.dropped,
+        "blocked": answer.port.blocked,
     }

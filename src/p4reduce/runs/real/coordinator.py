@@ -9,11 +9,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
-
-from pydantic import TypeAdapter
+from typing import TypeVar
 
 from p4reduce.base.errors import ControllerError, PlanError
+from p4reduce.base.records import from_plain, to_plain
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import awaited_at, switches_on_paths
 from p4reduce.control_plane.fleet import SILENT_S
@@ -22,6 +21,7 @@ from p4reduce.group import agreement
 from p4reduce.group.agreement import Agreement, Built, Commit, Event, Install
 from p4reduce.group.errors import ClusterError, CollectiveError, FallenApartError
 from p4reduce.group.membership import Journal, OnFailure, Reach
+from p4reduce.runs.real.member import Committed
 from p4reduce.runs.real.presence import Arrivals, Presence
 from p4reduce.topologies import Topology
 from p4reduce.workers.specs import EndpointSpec
@@ -171,7 +171,6 @@ class Trees:
 
 
 T = TypeVar("T")
-_SPEC: Final[TypeAdapter[EndpointSpec]] = TypeAdapter(EndpointSpec)
 Watch = Callable[[], Collection[str]]
 
 
@@ -283,7 +282,7 @@ class Coordinator:
     def _blamed(self) -> Collection[int]:
         """Members that others wait for, by the data path."""
         waiting = {
-            member: (int(beat["waits"]), WaitStatus(**beat["told"]) if beat["told"] else None)
+            member: (int(beat["waits"]), from_plain(WaitStatus, beat["told"], "told") if beat["told"] else None)
             for member in self.survivors
             if "waits" in (beat := self._presence.seen[member].beat)
         }
@@ -353,18 +352,19 @@ class Coordinator:
         """Written down, then told; the old tree leaves the switches."""
         decision, presence = action.decision, self._presence
         self._meanwhile(lambda: self.journal.write(decision))
-        history = [one.plain() for one in self.journal.decisions]
         plan, self._next = self._next, None
         specs = {} if plan is None else self._trees.endpoints(plan)
         for member in decision.after:
             seen, host = presence.seen[member], self._trees.hosts[member]
-            spec = None if plan is None else _SPEC.dump_python(specs[host], mode="json")
             seen.beat, seen.member = {}, True  # what it waited for was the old tree's
             if seen.control is not None:
                 array = presence.array if member in action.lacking else None
-                more: dict[str, Any] = {"history": history} if member in decision.joined else {}
-                if array is not None and presence.failed is not None:
-                    more["failed"] = presence.failed
-                seen.control.send({"commit": decision.plain(), "endpoint": spec, **more}, array)
+                told = Committed(
+                    decision,
+                    None if plan is None else specs[host],
+                    failed=None if array is None else presence.failed,
+                    history=tuple(self.journal.decisions) if member in decision.joined else None,
+                )
+                seen.control.send(to_plain(told), array)
         self.resumed.append(Resumed(action.noticed[0], time.monotonic_ns()))
         self._meanwhile(self._trees.swap(plan))

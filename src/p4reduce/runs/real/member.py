@@ -27,26 +27,26 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 
 import atexit
 import contextlib
-import dataclasses
-import json
 import os
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import TypeAdapter
+from pydantic import Field
 
+from p4reduce.base.records import from_json, from_plain, to_json, to_plain
 from p4reduce.group import remote
 from p4reduce.group.backend import PLAIN, FloatArray, Options
 from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
 from p4reduce.group.membership import REAL_LEASE, Decision, cannot_redo, group_changed
-from p4reduce.runs.real.backend import RealBackend, ScriptSpec
+from p4reduce.runs.real.backend import Counts, RealBackend, ScriptReport, ScriptSpec
 from p4reduce.workers.specs import EndpointSpec
+from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.udp import StoppedError
 from p4switch.base.values import NS_PER_S
 
@@ -71,7 +71,7 @@ class Turn:
     """What the caller's thread does now: try, in the epoch of ``endpoint`` where that is a new one, or take this."""
 
     members: tuple[int, ...]
-    endpoint: Message | None
+    endpoint: EndpointSpec | None
     epoch: int
     array: FloatArray | None = None
     """The operation's result, that another member had …"""
@@ -79,6 +79,20 @@ class Turn:
     """… and whose arrays are in it."""
     failed: str | None = None
     """The error that the other member had got instead (``SaturatedError``)."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What the coordinator tells a member of a decision. The result of an operation that it lacks follows.
+
+    commit: the decision. endpoint: of the member in the tree from now on; None where no tree follows. failed: the
+    error that the operation ended with. history: all decisions so far, for a member that joins by this one.
+    """
+
+    commit: Decision
+    endpoint: EndpointSpec | None
+    failed: Annotated[str | None, Field(exclude_if=lambda error: error is None)] = None
+    history: Annotated[tuple[Decision, ...] | None, Field(exclude_if=lambda every: every is None)] = None
 
 
 class Member:
@@ -263,10 +277,8 @@ class Member:
                 self._ended = ClusterError(f"rank {self.rank} did not join: {message['refused']}")
                 self._changed.notify_all()
             self._released.set()
-        elif "history" in message:
-            self._admit(Decision.from_plain(message["commit"]), message["endpoint"], message["history"])
         elif "commit" in message:
-            self._commit(Decision.from_plain(message["commit"]), message["endpoint"], array, message.get("failed"))
+            self._hear_of(from_plain(Committed, message, "a decision"), array)
         elif "excluded" in message:
             with self._changed:
                 self._ended = ExcludedError(f"rank {self.rank} {message['excluded']}: it is no member any more")
@@ -276,27 +288,20 @@ class Member:
         elif "released" in message:
             self._released.set()
 
-    def _commit(
-        self, decision: Decision, endpoint: Message | None, array: FloatArray | None, failed: str | None
-    ) -> None:
+    def _hear_of(self, told: Committed, array: FloatArray | None) -> None:
+        """Who joins is told everything: the operation that the others call next is its first."""
+        decision = told.commit
         with self._changed:
-            self._next = Turn(decision.after, endpoint, decision.epoch)
-            if decision.after != decision.before:
-                self._changes.append(decision)
+            self._next = Turn(decision.after, told.endpoint, decision.epoch)
+            every = (decision,) if told.history is None else told.history
+            self._changes += [one for one in every if one.after != one.before]
+            if told.history is not None:
+                self._finished = decision.operation
+                self._admission = self._next, len(self._changes), self._finished
             if array is not None:  # it is done, even if the caller takes it later
-                self._given = self._result = array, decision.contributors, failed
+                self._given = self._result = array, decision.contributors, told.failed
                 self._finished, self._calling = decision.operation + 1, None
             self._term = self._held = None
-            self._changed.notify_all()
-
-    def _admit(self, decision: Decision, endpoint: Message, history: Sequence[Message]) -> None:
-        """Who joins was told everything: the operation that the others call next is its first."""
-        with self._changed:
-            every = map(Decision.from_plain, history)
-            self._changes = [one for one in every if one.after != one.before]
-            self._finished = decision.operation
-            self._next = Turn(decision.after, endpoint, decision.epoch)
-            self._admission = self._next, len(self._changes), self._finished
             self._changed.notify_all()
 
     def _interrupt(self) -> None:
@@ -344,9 +349,6 @@ def _connect(connection: socket.socket, address: str) -> None:
 # A process's end of the network in real time, where ``p4reduce launch --time real`` started it.
 
 
-_SPEC: TypeAdapter[EndpointSpec] = TypeAdapter(EndpointSpec)
-
-
 class ScriptBackend(RealBackend):
     """A ``RealBackend`` whose group may outlive members (``on_failure``), and that leaves a report when it leaves."""
 
@@ -355,7 +357,7 @@ class ScriptBackend(RealBackend):
         self._survives = spec.on_failure != "abort" or spec.grows
         self._epoch = self.view = 0
         """``view``: changes of the group before this participant came."""
-        self._earlier: list[Message] = []
+        self._earlier: list[EndpointStatus] = []
         self._there = True
         self._process = os.getpid()
         if spec.members:
@@ -395,7 +397,8 @@ class ScriptBackend(RealBackend):
     def _come_in(self, spec: ScriptSpec) -> None:
         """Where others are already: in the tree of the group that has this one, too."""
         turn, view, first = self._member.admitted()
-        super().__init__(spec.worker.model_copy(update={"endpoints": [_SPEC.validate_python(turn.endpoint)]}))
+        assert turn.endpoint is not None  # noqa: S101  (a group that takes somebody in has a tree)
+        super().__init__(spec.worker.model_copy(update={"endpoints": [turn.endpoint]}))
         self.members = self.contributors = turn.members
         self._epoch, self.view, self.first = turn.epoch, view, first
 
@@ -440,17 +443,11 @@ class ScriptBackend(RealBackend):
         self._member.leave()
         self._member.close()
         self._note_endpoint()
-        report = {
-            "began_ns": self.began_ns,
-            "first": self.first,
-            "carried": [dataclasses.asdict(one) for one in self.carried],
-            "figures": [dataclasses.asdict(one) for one in self.figures],
-            "endpoints": {f"{self._job}/{number}": status for number, status in enumerate(self._earlier)},
-            "port": dataclasses.asdict(self.counts()),
-            "cpu_s": time.process_time(),
-        }
+        endpoints = {f"{self._job}/{number}": status for number, status in enumerate(self._earlier)}
+        counts = Counts(endpoints, self.counts(), time.process_time())
+        report = ScriptReport(self.began_ns, self.first, tuple(self.carried), tuple(self.figures), counts)
         super().close()
-        (self._folder / ScriptSpec.report(self.rank)).write_text(json.dumps(report))
+        (self._folder / ScriptSpec.report(self.rank)).write_text(to_json(report))
 
     def _finish(self, carried: FloatArray, contributors: tuple[int, ...], failed: str | None = None) -> None:
         self.contributors = contributors
@@ -478,13 +475,12 @@ class ScriptBackend(RealBackend):
             return
         self._epoch = turn.epoch
         self._note_endpoint()
-        spec = None if turn.endpoint is None else _SPEC.validate_python(turn.endpoint)
-        self._driver.replace(self._index, spec)
-        self._places = {} if spec is None else {self._job: (self._index, spec)}
+        self._driver.replace(self._index, turn.endpoint)
+        self._places = {} if turn.endpoint is None else {self._job: (self._index, turn.endpoint)}
 
     def _note_endpoint(self) -> None:
         if self._places:
-            self._earlier.append(dataclasses.asdict(self._endpoints.status(self._index)))
+            self._earlier.append(self._endpoints.status(self._index))
 
     def _waits(self) -> dict[str, Any]:
         """What the endpoint waits for now."""
@@ -492,10 +488,10 @@ class ScriptBackend(RealBackend):
         told = status.waiting
         return {
             "waits": self._endpoints.oldest_missing(self._index) & 0xFFFFFFFF,
-            "told": None if told is None else dataclasses.asdict(told),
+            "told": None if told is None else to_plain(told),
         }
 
 
 def join(path: str) -> ScriptBackend:
     """The end that a description in a file is of."""
-    return ScriptBackend(ScriptSpec.model_validate_json(Path(path).read_text()))
+    return ScriptBackend(from_json(ScriptSpec, Path(path).read_text(), path))

@@ -5,9 +5,9 @@ that was not asked, and joins once. What was said before, by it or by another on
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Final
 
+from p4reduce.base.records import RecordError, from_plain
 from p4reduce.group.remote import FramingError
 from p4reduce.workers.status import WaitStatus
 
@@ -15,7 +15,8 @@ Message = Mapping[str, Any]
 KINDS: Final = ("beat", "stopped", "array", "left")
 MOST_OPERATIONS: Final = 1 << 53
 _SEQS: Final = 1 << 32
-_TOLD: Final = {one.name for one in fields(WaitStatus)}
+_LEVELS: Final = 1 << 16
+"""more than a tree has; the coordinator climbs as many"""
 
 
 def check(message: Message, *, finished: int, term: int, left: bool, ranks: int) -> str:
@@ -65,10 +66,13 @@ def _check_beat(message: Message, finished: int) -> None:
         return
     _number(message, "waits", 0, _SEQS)
     told = message.get("told", "")
-    if told is not None and (
-        not isinstance(told, dict) or told.keys() != _TOLD or any(type(one) is not int for one in told.values())
-    ):
-        raise FramingError(f"told: {told!r}")
+    if told is not None:
+        try:
+            from_plain(WaitStatus, told, "told")
+        except RecordError as error:
+            raise FramingError(str(error)) from None
+        _number(told, "seq", 0, _SEQS)
+        _number(told, "level", 0, _LEVELS)
 
 
 def _term(message: Message, name: str, term: int) -> None:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -25,7 +26,7 @@ import numpy as np
 
 from p4reduce.base.errors import ControllerError, PlanError, RealError
 from p4reduce.base.ports import free_ports
-from p4reduce.base.records import to_plain
+from p4reduce.base.records import RecordError, from_json, from_plain, to_json, to_plain
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.control_plane.counters import Operation, plan_bound
 from p4reduce.group.backend import FloatArray
@@ -39,7 +40,7 @@ from p4reduce.network.real.net.namespaces import stop
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.runs.experiment import Experiment, ExperimentError, tensor
 from p4reduce.runs.launch import rank_environment, torch_environment
-from p4reduce.runs.real.backend import ProcessSpec, ScriptSpec
+from p4reduce.runs.real.backend import Carried, Move, ProcessSpec, ScriptReport, ScriptSpec, Train, TrainingReport
 from p4reduce.runs.real.carry import RealCluster, result
 from p4reduce.runs.real.coordinator import Coordinator, Ended, Trees
 from p4reduce.runs.real.gloo import gloo_beside, mpi_beside
@@ -90,9 +91,10 @@ def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
     def array(rank: int) -> FloatArray:
         return tensor(given.seed, rank, turn, elements)
 
-    command = {"do": given.collective, "elements": elements, "turn": turn, "learning_rate": LEARNING_RATE}
-    cluster.ask({**command, "do": "prepare"}, "preparing")
-    commands = {host: {**command, "save": str(cluster.got)} if host == keeper else command for host in hosts}
+    move = Move(elements, turn, learning_rate=LEARNING_RATE)
+    cluster.ask({"do": "prepare", **to_plain(move)}, "preparing")
+    moves = {host: replace(move, save=str(cluster.got)) if host == keeper else move for host in hosts}
+    commands = {host: {"do": given.collective, **to_plain(move)} for host, move in moves.items()}
     cluster.collective(turn, commands, keeper, array)
 
 
@@ -110,27 +112,25 @@ def train_digits(cluster: RealCluster) -> None:
         array: FloatArray = np.load(file(workers[rank]))
         return array
 
-    command: Message = {"do": "train", "epochs": given.epochs, "served": given.collective == "push_pull"}
-    commands = dict.fromkeys(hosts, command)
+    train = dict.fromkeys(hosts, Train(given.epochs, given.collective == "push_pull"))
     if given.collective == "all_reduce":
-        commands |= {host: {**command, "given": str(file(host))} for host in workers}
-        commands[workers[0]]["got"] = str(cluster.got)
+        train |= {host: replace(train[host], given=str(file(host))) for host in workers}
+        train[workers[0]] = replace(train[workers[0]], got=str(cluster.got))
+    commands = {host: {"do": "train", **to_plain(command)} for host, command in train.items()}
     for turn in range(cluster.turns):
         cluster.collective(turn, commands, workers[0], gradient)
         commands = dict.fromkeys(hosts, NEXT)
         cluster.progress(label, turn + 1, cluster.turns)
     cluster.moved.go_on()
     cluster.group.tell(commands)
-    ended = cluster.answers("training")
-    cluster.moved.weights_sha256 = one_model(ended[host]["sha256"] for host in workers)
-    cluster.moved.points = [_point(cluster.moved.zeros_ns, figure) for figure in ended[workers[0]]["figures"]]
-
-
-def _point(zeros_ns: list[int], figure: Message) -> TrainingPoint:
-    iteration = figure["iteration"]
-    return TrainingPoint(
-        figure["name"], iteration, (figure["time_ns"] - zeros_ns[iteration]) / NS_PER_S, figure["value"]
-    )
+    answers = cluster.answers("training")
+    ended = {host: from_plain(TrainingReport, answers[host], f"{host}: training") for host in workers}
+    cluster.moved.weights_sha256 = one_model(str(trained.sha256) for trained in ended.values())
+    zeros_ns = cluster.moved.zeros_ns
+    cluster.moved.points = [
+        TrainingPoint(one.name, one.iteration, (one.time_ns - zeros_ns[one.iteration]) / NS_PER_S, one.value)
+        for one in ended[workers[0]].figures
+    ]
 
 
 # A user's script in real time: one process at each host, whose collectives cross the run's own links and switches.
@@ -216,7 +216,7 @@ class ScriptCluster(RealCluster):
             grows=bool(self._joins),
         )
         path = self.folder / f"rank-{rank}.json"
-        path.write_text(told.model_dump_json())
+        path.write_text(to_json(told))
         base = {name: text for name, text in os.environ.items() if name != ADDRESS}
         ours = rank_environment({**base, **self._script["environment"]}, "", rank, len(everybody))
         del ours[ADDRESS]
@@ -262,60 +262,60 @@ class ScriptCluster(RealCluster):
             self._note_collectives(self.group.reports(self.folder, self._survivors))
         return failed
 
-    def _note_collectives(self, reports: Mapping[str, Message]) -> None:
+    def _note_collectives(self, reports: Mapping[str, ScriptReport]) -> None:
         """What the scripts' participants say that they carried, held against each other."""
         hosts = list(reports)
-        self.moved.zeros_ns.append(min(report["began_ns"] for report in reports.values()))
-        ends = {report["first"] + len(report["carried"]) for report in reports.values()}
+        self.moved.zeros_ns.append(min(report.began_ns for report in reports.values()))
+        ends = {report.first + len(report.carried) for report in reports.values()}
         if len(ends) > 1:
             raise ClusterError(f"ranks have carried different numbers of collectives to their ends: {sorted(ends)}")
-        for turn in range(min(report["first"] for report in reports.values()), ends.pop()):
-            there = {host: one for host, one in reports.items() if one["first"] <= turn}
-            every = [report["carried"][turn - report["first"]] for report in there.values()]
+        for turn in range(min(report.first for report in reports.values()), ends.pop()):
+            there = {host: one for host, one in reports.items() if one.first <= turn}
+            every = [report.carried[turn - report.first] for report in there.values()]
             first = every[0]
             _check_agreement(turn, dict(zip(there, every, strict=True)))
-            self._same_bytes({host: one["sha256"] for host, one in zip(there, every, strict=True)}, turn)
-            self.moved.digest.update(bytes.fromhex(first["sha256"]))
-            carried = "barrier" if first["operation"] == "barrier" and not self.job.plan.ring else "all_reduce"
-            for _ in range(self.moved.note_closing(turn, [one["closing"] for one in every])):
-                self.job.note(carried, first["elements"], words=first["words"])
-            self.job.bare += first["bare"]
-            start, done = min(one["start_ns"] for one in every), max(one["end_ns"] for one in every)
+            self._same_bytes({host: one.sha256 for host, one in zip(there, every, strict=True)}, turn)
+            self.moved.digest.update(bytes.fromhex(first.sha256))
+            carried = "barrier" if first.operation == "barrier" and not self.job.plan.ring else "all_reduce"
+            for _ in range(self.moved.note_closing(turn, [one.closing for one in every])):
+                self.job.note(carried, first.elements, words=first.words)
+            self.job.bare += first.bare
+            start, done = min(one.start_ns for one in every), max(one.end_ns for one in every)
             self.moved.busy_ns += done - start
             self.moved.records.append(
                 CollectiveRecord(
-                    operation=first["operation"],
+                    operation=first.operation,
                     iteration=turn,
-                    elements=first["elements"],
+                    elements=first.elements,
                     start_ps=(start - self.moved.zeros_ns[0]) * PS_PER_NS,
                     done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
-                    communication_ps=max(one["end_ns"] - one["start_ns"] for one in every) * PS_PER_NS,
-                    bound_ps=plan_bound(self.job.plan, first["elements"], Operation(carried)).time_ps,
+                    communication_ps=max(one.end_ns - one.start_ns for one in every) * PS_PER_NS,
+                    bound_ps=plan_bound(self.job.plan, first.elements, Operation(carried)).time_ps,
                     resends=0,
-                    saturated=max(one["saturated"] for one in every),
+                    saturated=max(one.saturated for one in every),
                     max_error=None,
                     error_bound=None,
-                    failed=first["failed"],
+                    failed=first.failed,
                 )
             )
         zero = self.moved.zeros_ns[0]
         self.moved.points = [
-            TrainingPoint(figure["name"], figure["iteration"], (figure["time_ns"] - zero) / 1e9, figure["value"])
-            for figure in reports[hosts[0]]["figures"]
-            if figure["name"] != STEP
+            TrainingPoint(figure.name, figure.iteration, (figure.time_ns - zero) / 1e9, figure.value)
+            for figure in reports[hosts[0]].figures
+            if figure.name != STEP
         ]
         # Between marks a script computes, for as long as this machine takes: what repeats is the network's alone.
         self.moved.steps = steps_of(self.moved.records, [], [])
 
 
-def _check_agreement(turn: int, carried: Mapping[str, Message]) -> None:
+def _check_agreement(turn: int, carried: Mapping[str, Carried]) -> None:
     """`ClusterError` where participants called different things, whose packets fitted together by chance.
 
     carried: what each host's participant says of the collective.
     """
     called = {
-        host: f"{one['operation']}({one['elements']} elements"
-        f"{' of int32' if one['words'] and one['operation'] == 'all_reduce' else ''})"
+        host: f"{one.operation}({one.elements} elements"
+        f"{' of int32' if one.words and one.operation == 'all_reduce' else ''})"
         for host, one in carried.items()
     }
     first, *others = called
@@ -334,7 +334,7 @@ class Scripts:
         self._say = say
         self._processes: list[subprocess.Popen[bytes]] = []
         self._threads: list[threading.Thread] = []
-        self._reports: dict[str, Message] = {}
+        self._reports: dict[str, ScriptReport] = {}
 
     def add(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
         """A process that was started."""
@@ -344,12 +344,13 @@ class Scripts:
             thread.start()
             self._threads.append(thread)
 
-    def reports(self, folder: Path, ranks: Sequence[int]) -> dict[str, Message]:
+    def reports(self, folder: Path, ranks: Sequence[int]) -> dict[str, ScriptReport]:
         """What those of ``ranks`` left behind. ``ClusterError`` for one that never joined."""
         for rank in ranks:
             host = self._hosts[rank]
             try:
-                self._reports[host] = json.loads((folder / ScriptSpec.report(rank)).read_text())
+                path = folder / ScriptSpec.report(rank)
+                self._reports[host] = from_json(ScriptReport, path.read_bytes(), f"the report of rank {rank}")
             except OSError:
                 raise ClusterError(
                     f"rank {rank} ended well, but did not join the group: the script calls "
@@ -362,7 +363,7 @@ class Scripts:
 
     def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = 0.0) -> dict[str, Message]:
         """At the start nothing; of those that have ended, their reports."""
-        return {host: self._reports.get(host, {}) for host in hosts}
+        return {host: to_plain(self._reports[host].counts) if host in self._reports else {} for host in hosts}
 
     def pids(self) -> dict[str, int]:
         """Process of each host."""
@@ -398,7 +399,7 @@ _saying: Final = threading.Lock()
 """lines of scripts come from several threads"""
 REFUSALS: Final = (ExperimentError, TopologyError, PlanError, ProgramError, DataError)
 BESIDE: Final = {"gloo": gloo_beside, "mpi": mpi_beside}
-FAILURES: Final = (ClusterError, ControllerError, FabricError, RealError, OSError, MemoryError)
+FAILURES: Final = (ClusterError, ControllerError, FabricError, RealError, RecordError, OSError, MemoryError)
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:

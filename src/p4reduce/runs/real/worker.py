@@ -20,7 +20,6 @@ A line that fails is answered by ``error``. Peers are served until the end: a wo
 owe others theirs. While a training waits for ``next``, other lines are answered as ever.
 """
 
-import dataclasses
 import json
 import sys
 import time
@@ -28,16 +27,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from pydantic import ValidationError
 
+from p4reduce.base.records import from_json, from_plain, to_plain
 from p4reduce.group.backend import COLLECTIVES, FloatArray, Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import tensor
-from p4reduce.runs.real.backend import ProcessSpec, RealBackend
+from p4reduce.runs.real.backend import Counts, Move, ProcessSpec, RealBackend, Train, TrainingReport
 from p4reduce.workers.training import digits
 from p4reduce.workers.training.loops import (
-    Trained,
     TrainingOptions,
     TrainingTask,
     train_all_reduce,
@@ -45,7 +43,7 @@ from p4reduce.workers.training.loops import (
 )
 
 Message = dict[str, Any]
-_OPERATIONS: Final = {*COLLECTIVES, "broadcast"}
+_OPERATIONS: Final = (*COLLECTIVES, "broadcast")
 _NOTHING: Final = ((-1, 0), np.zeros(0, np.float32))
 
 
@@ -63,18 +61,21 @@ class Worker:
 
     def answer(self, command: Message) -> Message:
         """Carry a command out. Raises ``ValueError`` for one that is none, and what collectives raise."""
-        what = command.get("do")
+        what = command.pop("do", None)
         if what in _OPERATIONS:
             return self._move(str(what), command)
         if what == "prepare":
-            self._array(command)
+            self._array(from_plain(Move, command, "prepare"))
             return {"prepared": self._prepared[0]}
         if what == "load":
             return {"loaded": len(digits.load_digits(self._spec.seed).train)}
         if what == "train":
-            return self._train(command)
-        if what in {"status", "finish"}:
-            return self._status()
+            report: Message = to_plain(self._train(from_plain(Train, command, "train")))
+            return report
+        if what in ("status", "finish"):
+            endpoints = {str(job): status for job, status in self._backend.statuses().items()}
+            counts: Message = to_plain(Counts(endpoints, self._backend.counts(), time.process_time()))
+            return counts
         raise ValueError(f"do: {what!r}, must be one of {', '.join(sorted(_OPERATIONS))}, load, train, status, finish")
 
     def close(self) -> None:
@@ -82,80 +83,77 @@ class Worker:
         self._backend.close()
 
     def _move(self, operation: str, command: Message) -> Message:
-        array = np.zeros(1, np.float32) if operation == "barrier" else self._array(command)
+        barrier = operation == "barrier"
+        move = from_plain(Move, {"elements": 1, **command} if barrier else command, operation)
+        array = np.zeros(1, np.float32) if barrier else self._array(move)
         self._prepared = _NOTHING  # the result takes its place
-        root, rate = int(command.get("root", 0)), float(command.get("learning_rate", 0.0))
-        self._backend.collective(operation, array, root, rate, Options(tensor="tensor"))
-        if command.get("save"):
-            np.save(Path(command["save"]), array)
-        return {"carried": dataclasses.asdict(self._backend.carried[-1])}
+        self._backend.collective(operation, array, move.root, move.learning_rate, Options(tensor="tensor"))
+        if move.save is not None:
+            np.save(Path(move.save), array)
+        return {"carried": to_plain(self._backend.carried[-1])}
 
-    def _array(self, command: Message) -> FloatArray:
+    def _array(self, move: Move) -> FloatArray:
         """The array of a turn, drawn once: drawing it takes long beside moving it."""
-        key = (int(command.get("turn", 0)), int(command["elements"]))
+        key = (move.turn, move.elements)
         if self._prepared[0] != key:
             self._prepared = (key, tensor(self._spec.seed, self._spec.rank, *key))
         return self._prepared[1]
 
-    def _train(self, command: Message) -> Message:
+    def _train(self, command: Train) -> TrainingReport:
         spec, backend = self._spec, self._backend
-        served = bool(command["served"])
-        make_options = TrainingOptions.for_parameter_server if served else TrainingOptions
-        options = make_options(seed=spec.seed, epochs=int(command["epochs"]))
+        make_options = TrainingOptions.for_parameter_server if command.served else TrainingOptions
+        options = make_options(seed=spec.seed, epochs=command.epochs)
         communicator = Communicator(backend)
         figures = len(backend.figures)
-        trained: Trained | None = None
+        weights: str | None = None
         backend.observer = _Reports(self, backend, command)
         try:
-            if served:
+            if command.served:
                 trained = train_parameter_server(communicator, options)
+                weights = trained.sha256
             elif not backend.is_server:
-                trained = train_all_reduce(communicator, options)
+                weights = train_all_reduce(communicator, options).sha256
             else:  # it sums for the others
                 task = TrainingTask(options, 0, spec.size)
                 for _ in range(task.iterations):
                     communicator.all_reduce(np.zeros(task.model.size, np.float32), name="gradient")
         finally:
             backend.observer = None
-        return {
-            "figures": [dataclasses.asdict(one) for one in backend.figures[figures:]],
-            "sha256": None if trained is None else trained.sha256,
-        }
-
-    def _status(self) -> Message:
-        return {
-            "endpoints": {job: dataclasses.asdict(status) for job, status in self._backend.statuses().items()},
-            "port": dataclasses.asdict(self._backend.counts()),
-            "cpu_s": time.process_time(),
-        }
+        return TrainingReport(tuple(backend.figures[figures:]), weights)
 
 
 class _Reports:
     """Tells of every collective of a training what came of it, and waits for leave to go on."""
 
-    def __init__(self, worker: Worker, backend: RealBackend, command: Message) -> None:
+    def __init__(self, worker: Worker, backend: RealBackend, command: Train) -> None:
         self._worker = worker
         self._backend = backend
-        self._files = {name: command.get(name) for name in ("given", "got")}
+        self._command = command
 
     def given(self, array: FloatArray) -> None:
         """Keep it: the result takes its place."""
-        self._keep("given", array)
+        self._keep(self._command.given, array)
 
     def got(self, array: FloatArray) -> None:
         """Tell, and wait."""
-        self._keep("got", array)
-        _say({"carried": dataclasses.asdict(self._backend.carried[-1])})
+        self._keep(self._command.got, array)
+        _say({"carried": to_plain(self._backend.carried[-1])})
         for line in sys.stdin:
-            command: Message = json.loads(line)
+            command = _command(line)
             if command.get("do") == "next":
                 return
             _say(self._worker.answer(command))
         raise ClusterError("train: nobody said that it goes on")
 
-    def _keep(self, name: str, array: FloatArray) -> None:
-        if file := self._files[name]:
+    @staticmethod
+    def _keep(file: str | None, array: FloatArray) -> None:
+        if file is not None:
             np.save(Path(file), array)
+
+
+def _command(line: str) -> Message:
+    command: Message = from_json(dict[str, Any], line, "a command")
+    return command
 
 
 def _say(message: Message) -> None:
@@ -165,26 +163,27 @@ def _say(message: Message) -> None:
 
 def _read_spec(arguments: list[str]) -> ProcessSpec:
     text = Path(arguments[0]).read_text() if arguments else sys.stdin.readline()
-    return ProcessSpec.model_validate_json(text)
+    return from_json(ProcessSpec, text, "the description of a worker")
 
 
 def main(arguments: list[str]) -> int:
     """Exit code: 0, 1 for what cannot be started."""
     try:
         worker = Worker(_read_spec(arguments))
-    except (OSError, ValidationError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         _say({"error": f"cannot start: {error}"})
         return 1
     try:
         _say(worker.ready())
         for line in sys.stdin:
-            command: Message = {}
+            last = False
             try:
-                command = json.loads(line)
+                command = _command(line)
+                last = command.get("do") == "finish"
                 _say(worker.answer(command))
-            except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:
+            except (KeyError, ValueError, TypeError, RuntimeError, OSError, MemoryError) as error:
                 _say({"error": f"{type(error).__name__}: {error}"})
-            if command.get("do") == "finish":
+            if last:
                 break
     except (BrokenPipeError, KeyboardInterrupt):
         return 1  # nobody is there any more who could be told

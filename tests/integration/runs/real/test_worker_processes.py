@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from p4reduce.base.records import from_json, to_json, to_plain
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.backend import ProcessSpec
 from p4reduce.runs.real.worker import main
@@ -89,6 +90,27 @@ def test_what_a_worker_cannot_do_is_answered_and_it_goes_on(served: Group) -> No
     assert "carried" in served.ask({"do": "push", "elements": 5})[0]
 
 
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("{", "a command: is no JSON"),
+        ("[]", "a command: input should be an object"),
+        ('{"do": ["push"]}', "do: ['push'], must be one of"),
+        ('{"do": "push", "elements": "5"}', "push: elements: input should be a valid integer, got '5'"),
+        ('{"do": "push", "elements": 5, "wait": 1}', "push: wait: there is no such field"),
+        ('{"do": "prepare", "elements": -5}', "negative"),
+        (f'{{"do": "prepare", "elements": {10**30}}}', "Maximum allowed dimension exceeded"),
+        (f'{{"do": "prepare", "elements": {10**15}}}', "allocate"),
+        ('{"do": "train", "epochs": 1}', "train: served: is missing"),
+        ('{"do": "train", "epochs": 1, "served": 1}', "train: served: input should be a valid boolean, got 1"),
+    ],
+)
+def test_a_command_that_is_none_is_answered_by_what_is_wrong_with_it(served: Group, command: str, named: str) -> None:
+    (answer, *_) = served.ask(command)
+    assert named in answer["error"]
+    assert "endpoints" in served.ask({"do": "status"})[0]
+
+
 def test_a_result_can_be_kept(served: Group, tmp_path: Path) -> None:
     path = tmp_path / "weights.npy"
     answer = served.ask({"do": "pull", "elements": 1000, "save": str(path)})[0]
@@ -109,7 +131,7 @@ def test_a_description_that_cannot_be_used_is_refused(
     served: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, object], named: str
 ) -> None:
     path = tmp_path / "spec.json"
-    path.write_text(json.dumps({**json.loads(served.specs[0].model_dump_json()), **changed}))
+    path.write_text(json.dumps({**to_plain(served.specs[0]), **changed}))
     assert main([str(path)]) == 1
     shown = capsys.readouterr()
     assert named in json.loads(shown.out)["error"]
@@ -118,4 +140,4 @@ def test_a_description_that_cannot_be_used_is_refused(
 
 def test_a_description_survives_json(served: Group) -> None:
     for spec in served.specs:
-        assert ProcessSpec.model_validate_json(spec.model_dump_json()) == spec
+        assert from_json(ProcessSpec, to_json(spec), "a description") == spec

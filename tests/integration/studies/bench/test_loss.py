@@ -4,8 +4,10 @@ import pytest
 
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import FaultOptions
-from studies.bench.loss.real import Group, Seen, row
+from studies.bench.loss.real import COLUMNS, Group, Seen, row
 from studies.bench.loss.virtual import HEAVY, REORDERED, measure
+from studies.bench.study import STUDY
+from studies.frame import StudyResult
 
 
 def test_where_every_link_loses_much_questions_are_early_and_few():
@@ -44,4 +46,7 @@ def test_a_bar_is_held_against_the_median_of_ratios_and_the_questions(lossy, ask
     ]
     found = row("udp", 20_000, rounds)
     assert found["ratio"] == sorted(lossy)[1]
-    assert found["holds"] is holds
+    assert found.keys() == COLUMNS.keys()
+    (part,) = STUDY.chosen(["real-udp"])
+    result = StudyResult(STUDY, None, {}, {"real-udp": [part.row(**found)]}, {})
+    assert all(one.holds for one in result.verdicts) is holds

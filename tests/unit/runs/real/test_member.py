@@ -5,6 +5,7 @@ import socket
 import numpy as np
 import pytest
 
+from p4reduce.base.records import to_plain
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError, GroupChanged
 from p4reduce.group.membership import Decision
@@ -27,7 +28,7 @@ class Told:
         remote.send(self.end, message, array)
 
     def commit(self, decision, array=None):
-        self.tell({"commit": decision.plain(), "endpoint": None}, array)
+        self.tell({"commit": to_plain(decision), "endpoint": None}, array)
 
     def hear(self, name):
         """The next message of this name."""
@@ -58,6 +59,9 @@ def decision(epoch, operation, outcome, before, after, **more):
     lost = dict.fromkeys(set(before) - set(after), "ended")
     given = {"contributors": (), "holder": None, "joined": tuple(set(after) - set(before)), **more}
     return Decision(epoch, epoch, operation, outcome, before, after, lost=lost, **given)
+
+
+COMMIT = to_plain(decision(1, 0, "kept", (0, 1, 2), (0, 1)))
 
 
 def heard(member, view, operation="all_reduce"):
@@ -114,7 +118,17 @@ def test_a_broadcast_that_one_has_stands_though_its_root_is_dead(told):
 
 
 @pytest.mark.parametrize(
-    "message", [{"commit": {}, "endpoint": None}, {"prepare": "x"}, {"excluded": None, "commit": 1}]
+    "message",
+    [
+        {"commit": {}, "endpoint": None},
+        {"commit": COMMIT},
+        {"commit": COMMIT, "endpoint": {"kind": "worker"}},
+        {"commit": COMMIT, "endpoint": None, "history": [1]},
+        {"commit": {**COMMIT, "epoch": "1"}, "endpoint": None},
+        {"commit": COMMIT, "endpoint": None, "more": 1},
+        {"prepare": "x"},
+        {"excluded": None, "commit": 1},
+    ],
 )
 def test_a_coordinator_that_speaks_nonsense_is_an_error_of_one_line(told, message):
     told.tell(message)

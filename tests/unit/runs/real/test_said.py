@@ -50,6 +50,10 @@ def test_what_members_say(message, kind):
             {**BEAT, "waits": 0, "told": one}
             for one in ("x", {}, {"seq": 1}, {**WAIT, "seq": "1"}, {**WAIT, "more": 1})
         ),
+        *(
+            {**BEAT, "waits": 0, "told": {**WAIT, **one}}
+            for one in ({"level": 10**30}, {"level": -1}, {"seq": 2**32}, {"level": 0.5}, {"at_ps": float("nan")})
+        ),
         {**STOPPED, "stopped": 5},
         {**STOPPED, "stopped": 0},
         {**STOPPED, "finished": 2},

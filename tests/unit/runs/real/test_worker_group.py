@@ -10,7 +10,9 @@ import time
 import pytest
 
 from p4reduce.group.errors import ClusterError
+from p4reduce.runs.real.backend import ScriptSpec
 from p4reduce.runs.real.presence import WorkerError, WorkerGroup
+from p4reduce.runs.real.session import FAILURES, Scripts
 
 ECHO = """
 import json, sys
@@ -91,3 +93,13 @@ def test_a_group_that_waits_looks_after_the_rest(tmp_path):
 
     with group(tmp_path, watch, h1=ECHO) as workers, pytest.raises(ClusterError, match="switch s1 ended"):
         answers(workers, "h1")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [(b"", "is no JSON"), (b"\xff", "is no JSON"), (b"[]", "input should be an object"), (b"{}", "is missing")],
+)
+def test_a_report_that_is_none_names_its_rank(tmp_path, text, fault):
+    (tmp_path / ScriptSpec.report(0)).write_bytes(text)
+    with pytest.raises(FAILURES, match=rf"the report of rank 0: .*{fault}"):
+        Scripts(["h1"], lambda *_: None, None).reports(tmp_path, [0])

@@ -5,22 +5,27 @@ import json
 import pytest
 
 from p4switch.tables import Exact, Lpm, Ternary
-from studies.bench import __main__ as bench
 from studies.bench.dataplane import bmv2, packets, tables
 from studies.bench.dataplane.bmv2 import roles
 from studies.bench.dataplane.packets import CHILDREN, push_frame, root_switch, sha256_of_results
+from studies.bench.study import STUDY
 from studies.bench.switch import program
+from studies.pages import study_main
 
-TINY = ["--json", "--lanes", "64", "--slots", "16", "--rounds", "2", "--interpreted-chunks", "1"]
-
-
-def run(capsys, *arguments: str) -> dict:
-    bench.dataplane([*TINY, *arguments])
-    return json.loads(capsys.readouterr().out)
+TINY = ["--lanes", "64", "--slots", "16", "--rounds", "2", "--interpreted-chunks", "1"]
 
 
-def test_packets_are_measured_with_every_executor(capsys):
-    rows = run(capsys, "--only", "packets")["packets"]
+@pytest.fixture
+def run(capsys, tmp_path):
+    def ask(*arguments: str) -> dict:
+        assert study_main(STUDY, ["--json", *TINY, *arguments, "--out", str(tmp_path)]) == 0
+        return json.loads(capsys.readouterr().out)["rows"]
+
+    return ask
+
+
+def test_packets_are_measured_with_every_executor(run):
+    rows = run("--parts", "packets")["packets"]
     assert {row["what"] for row in rows} == {
         "store",
         "add",
@@ -36,8 +41,8 @@ def test_packets_are_measured_with_every_executor(capsys):
         assert row["lanes_per_s"] == pytest.approx(64 * row["packets_per_s"])
 
 
-def test_memory_and_compilation_come_from_processes_of_their_own(capsys):
-    found = run(capsys, "--only", "memory", "compilation")
+def test_memory_and_compilation_come_from_processes_of_their_own(run):
+    found = run("--parts", "memory,compilation")
     (memory,) = found["memory"]
     assert memory["slot_bytes"] == 16 * (4 * 64 + 16)
     assert memory["device_bytes"] == pytest.approx(memory["slot_bytes"] + memory["overhead_bytes"])
@@ -45,8 +50,8 @@ def test_memory_and_compilation_come_from_processes_of_their_own(capsys):
     assert min(compilation["cached_s"], compilation["cold_s"]) > 0
 
 
-def test_tables_and_writes(capsys):
-    found = run(capsys, "--only", "tables", "writes", "--entries", "10", "--scanned", "200")
+def test_tables_and_writes(run):
+    found = run("--parts", "tables,writes", "--entries", "10", "--scanned", "200")
     assert [(row["kind"], row["entries"]) for row in found["tables"]] == [("exact", 10), ("lpm", 200), ("ternary", 200)]
     assert [(row["kind"], row["entries_per_request"]) for row in found["writes"]] == [
         (kind, batch) for kind in ("exact", "lpm", "ternary") for batch in (200, 100)
@@ -54,25 +59,28 @@ def test_tables_and_writes(capsys):
     assert all(row["seconds"] > 0 for row in found["writes"])
 
 
-def test_locks(capsys):
-    (row,) = run(capsys, "--only", "locks", "--entries", "50")["locks"]
+def test_locks(run):
+    (row,) = run("--parts", "locks", "--entries", "50")["locks"]
     assert row["entries"] == 50
     assert 0 < row["held_s"] < row["cpu_s"]
 
 
-def test_people_get_tables_and_the_reason_why_bmv2_is_missing(capsys, monkeypatch):
+def test_people_get_tables_and_the_reason_why_bmv2_is_missing(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(bmv2, "find_bmv2", lambda: None)
-    bench.dataplane([*TINY[1:], "--only", "tables", "bmv2", "--entries", "10", "--scanned", "20"])
+    words = ["--parts", "tables,bmv2", "--entries", "10", "--scanned", "20", "--out", str(tmp_path)]
+    assert study_main(STUDY, [*TINY, *words]) == 0
     out = capsys.readouterr().out
     assert "ns/lookup" in out
     assert "bmv2: skipped: simple_switch_grpc is neither" in out
+    assert not (tmp_path / "cells").exists()  # what is measured by the clock is not kept
+    assert "ns_per_lookup" in (tmp_path / "tables.csv").read_text()
 
 
-@pytest.mark.parametrize("arguments", [["--slots", "48"], ["--rounds", "1"], ["--only", "nothing"]])
+@pytest.mark.parametrize("arguments", [["--slots", "48"], ["--rounds", "1"], ["--parts", "nothing"], ["--lanes", "7"],
+                                       ["--pairs", "0"], ["--seconds", "nan"], ["--entries", "10,0"]])  # fmt: skip
 def test_wrong_options_are_refused(arguments, capsys):
-    with pytest.raises(SystemExit):
-        bench.dataplane(arguments)
-    assert arguments[0] in capsys.readouterr().err
+    assert study_main(STUDY, arguments) == 2
+    assert f"bench: {arguments[0]}: " in capsys.readouterr().err
 
 
 def test_the_number_of_slots_replaces_only_the_slots_registers():

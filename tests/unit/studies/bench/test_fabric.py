@@ -6,20 +6,25 @@ import sys
 import numpy as np
 import pytest
 
-from studies.bench import __main__ as bench
 from studies.bench import fabric
 from studies.bench.fabric import Tree
+from studies.bench.study import STUDY
+from studies.pages import study_main
 
-TINY = ["--json", "--lanes", "64", "--switches", "2", "--frames", "600", "--runs", "1", "--elements", "4096"]
-
-
-def run(capsys, *arguments: str) -> dict:
-    bench.fabric_rates([*TINY, *arguments])
-    return json.loads(capsys.readouterr().out)
+TINY = ["--json", "--lanes", "64", "--switches", "2", "--frames", "600", "--best-of", "1", "--elements", "4096"]
 
 
-def test_rates_of_trees_racks_and_forwarding(capsys):
-    found = run(capsys, "--only", "tree", "racks", "forwarding")
+@pytest.fixture
+def run(capsys, tmp_path):
+    def ask(parts: str) -> dict:
+        assert study_main(STUDY, [*TINY, "--parts", parts, "--out", str(tmp_path)]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+def test_rates_of_trees_racks_and_forwarding(run):
+    found = run("tree,racks,forwarding")["rows"]
     for part, switches in (("tree", 5), ("racks", 2), ("forwarding", 2)):
         for row in found[part]:
             assert row["switches"] == switches
@@ -29,8 +34,8 @@ def test_rates_of_trees_racks_and_forwarding(capsys):
     assert found["tree"][0]["M_copies_per_s"] == pytest.approx(found["tree"][0]["M_passes_per_s"])
 
 
-def test_the_large_all_reduce_is_checked_and_counted(capsys):
-    (row,) = run(capsys, "--only", "large")["large"]
+def test_the_large_all_reduce_is_checked_and_counted(run):
+    (row,) = run("large")["rows"]["large"]
     assert (row["elements"], row["workers"]) == (4096, 16)
     assert row["virtual_s"] > 0
     assert row["beyond_tensors_MB"] > 0
@@ -51,9 +56,9 @@ def test_a_tree_sums_and_notices_wrong_sums():
         tree.check()
 
 
-def test_the_reason_is_given_where_ns3_is_missing(capsys, monkeypatch):
+def test_the_reason_is_given_where_ns3_is_missing(run, monkeypatch):
     monkeypatch.setenv(fabric.VARIABLE, "/nowhere/python")
-    assert "/nowhere/python" in run(capsys, "--only", "ns3")["ns3"]["skipped"]
+    assert "/nowhere/python" in run("ns3")["skipped"]["ns3"]
 
 
 @pytest.mark.skipif(fabric.why_not() is not None, reason=fabric.why_not() or "")

@@ -2,17 +2,24 @@
 
 import json
 
-from studies.bench import plans as bench
+import pytest
+
 from studies.bench.plans import loaded, network, tasks
+from studies.bench.study import LIMITS_MS, STUDY
+from studies.pages import study_main
 
 
-def run(capsys, *arguments: str) -> dict:
-    bench.main(["--json", "--runs", "1", "--tasks", "2", *arguments])
-    return json.loads(capsys.readouterr().out)
+@pytest.fixture
+def run(capsys, tmp_path):
+    def ask(*arguments: str) -> dict:
+        study_main(STUDY, ["--json", "--plan-runs", "1", "--tasks", "2", *arguments, "--out", str(tmp_path)])
+        return json.loads(capsys.readouterr().out)
+
+    return ask
 
 
-def test_one_job_beside_networkx(capsys):
-    rows = run(capsys, "--only", "job", "--k", "6", "--capable", "0.5", "1")["job"]
+def test_one_job_beside_networkx(run):
+    rows = run("--parts", "plan-job", "--k", "6", "--capable", "0.5,1")["rows"]["plan-job"]
     assert [(row["planner"], row["load"], row.get("share")) for row in rows] == [
         ("steiner", "none", 0.5),
         ("steiner", "asymmetric", 0.5),
@@ -27,20 +34,20 @@ def test_one_job_beside_networkx(capsys):
     assert rows[2]["links"] <= min(rows[4]["links"], rows[5]["links"])
 
 
-def test_tasks_one_after_the_other(capsys):
-    found = run(capsys, "--only", "tasks")
-    assert [(row["network"], row["load"], row["tasks"]) for row in found["tasks"]] == [
+def test_tasks_one_after_the_other(run):
+    found = run("--parts", "plan-tasks")
+    assert [(row["network"], row["load"], row["tasks"]) for row in found["rows"]["plan-tasks"]] == [
         ("germany50", "none", 2),
         ("germany50", "asymmetric", 2),
     ]
-    (limit,) = found["limits"]
-    assert limit["what"] == "germany50"
-    assert limit["slowest_ms"] == max(row["ms"] for row in found["tasks"])
-    assert limit["holds"] == ("yes" if limit["slowest_ms"] <= limit["limit_ms"] else "no")
+    (bar,) = found["bars"]
+    slowest = max(row["ms"] for row in found["rows"]["plan-tasks"])
+    assert (bar["bar"], bar["limit"]) == ("planning, germany50: ms at most", "<= 300.0")
+    assert bar["holds"] is (slowest <= LIMITS_MS["germany50"])
 
 
-def test_installing_a_plan_in_all_switches_of_a_tree(capsys):
-    (row,) = run(capsys, "--only", "install", "--switches", "12")["install"]
+def test_installing_a_plan_in_all_switches_of_a_tree(run):
+    (row,) = run("--parts", "plan-install", "--install-switches", "12")["rows"]["plan-install"]
     assert (row["switches"], row["workers"]) == (12, 20)
     assert row["ms"] > 0
 

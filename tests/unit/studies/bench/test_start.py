@@ -5,6 +5,8 @@ import sys
 import pytest
 
 from studies.bench import start as bench
+from studies.bench.study import STUDY
+from studies.pages import study_main
 
 
 def test_a_command_is_measured():
@@ -32,7 +34,7 @@ def test_byte_code_is_there_for_folders_that_are_links_too(tmp_path):
     assert all(list(folder.glob("__pycache__/module.*.pyc")) for folder in (package, elsewhere / "deep"))
 
 
-def test_what_is_measured_are_commands(monkeypatch, capsys):
+def test_what_is_measured_are_commands(monkeypatch, capsys, tmp_path):
     asked = []
 
     def measured(what, command, environment=bench.NOTHING, *, runs=1, folder=None):
@@ -41,7 +43,7 @@ def test_what_is_measured_are_commands(monkeypatch, capsys):
 
     monkeypatch.setattr(bench, "measure", measured)
     monkeypatch.setattr(bench, "byte_code", lambda: asked.append(("byte code", (), [])))
-    assert bench.main(["--runs", "3"]) == 0
+    assert study_main(STUDY, ["--parts", "start", "--starts", "3", "--out", str(tmp_path)]) == 0
     first, warm = (environment for what, _, environment in asked if what.endswith("run -e 1024"))
     assert first == warm == ["NUMBA_CACHE_DIR", "P4REDUCE_CACHE"]
     shown = capsys.readouterr().out

@@ -8,7 +8,6 @@ the folder of a run whose process is gone is stale, and is removed by whoever ne
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -17,13 +16,14 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 from p4reduce.base.errors import RealError
+from p4reduce.base.records import from_json, to_file
 
 # Which process is which: a process identifier may be used again, its start time and the boot tell them apart.
 
@@ -125,8 +125,18 @@ def runs_folder() -> Path:
 
 
 @dataclass(frozen=True)
+class RunRecord:
+    """What the file in a run's folder says; as of `Run`."""
+
+    kind: str
+    word: str
+    owner: Process
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Run:
-    """What the folder of a run says."""
+    """A run that has a folder, by name."""
 
     name: str
     kind: str
@@ -170,7 +180,7 @@ class RunFolder:
         if owner is None:
             raise RealError("/proc is not there or not readable: a run cannot tell its processes from others")
         self._word = secrets.token_hex(16)
-        self._record: dict[str, Any] = {"kind": kind, "word": self._word, "owner": asdict(owner), "info": {}}
+        self._record = RunRecord(kind, self._word, owner, {})
         self.path = self._claim(name, kind)
         self.name = self.path.name
 
@@ -186,7 +196,7 @@ class RunFolder:
 
     def note(self, **info: Any) -> None:
         """Add to what the folder says of the run; values as in JSON."""
-        self._record["info"] |= info
+        self._record.info.update(info)
         _write(self.path, self._record)
 
     def aside(self) -> Path:
@@ -201,7 +211,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the folder and what is in it; may be called again."""
-        if (base := self._record["info"].get("aside")) is not None:
+        if (base := self._record.info.get("aside")) is not None:
             shutil.rmtree(_aside(base, self._word), ignore_errors=True)
         _remove(self.path)
 
@@ -237,10 +247,10 @@ class RunFolder:
 def read(name: str) -> Run | None:
     """The run of that name, alive or stale; None when there is none, or its record cannot be read."""
     try:
-        record = json.loads((runs_folder() / name / _FILE).read_text("utf-8"))
-        return Run(name, record["kind"], record["word"], Process(**record["owner"]), record["info"])
-    except (OSError, ValueError, KeyError, TypeError):
+        record = from_json(RunRecord, (runs_folder() / name / _FILE).read_text("utf-8"), name)
+    except (OSError, ValueError):
         return None
+    return Run(name, record.kind, record.word, record.owner, record.info)
 
 
 def all_runs() -> list[Run]:
@@ -340,9 +350,9 @@ def _aside(base: str, word: str) -> Path:
     return Path(base) / f"p4reduce-{re.sub(r'[^0-9a-f]', '', word)}"
 
 
-def _write(folder: Path, record: Mapping[str, Any]) -> None:
+def _write(folder: Path, record: RunRecord) -> None:
     new = folder / f"{_FILE}.new"
-    new.write_text(json.dumps(record, indent=1), "utf-8")
+    new.write_text(to_file(record), "utf-8")
     new.replace(folder / _FILE)
 
 

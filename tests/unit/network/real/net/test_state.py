@@ -1,5 +1,6 @@
 """Folders of runs: taken, refused, found stale after a kill; only what belongs to a dead run is ended."""
 
+import json
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from p4reduce.base.errors import RealError
+from p4reduce.base.records import to_plain
 from p4reduce.network.real.net import state
 
 DEADLINE_S = 120
@@ -120,10 +122,27 @@ def test_live_runs_are_ended_only_when_asked() -> None:
     assert ended(child)
 
 
-def test_a_broken_record_is_stale(tmp_path: Path) -> None:
+RECORD = to_plain(state.RunRecord("net", "ab", state.Process(1, 1, "b"), {}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        json.dumps({name: value for name, value in RECORD.items() if name != "info"}).encode(),
+        json.dumps({**RECORD, "owner": {**RECORD["owner"], "pid": "1"}}).encode(),
+        json.dumps({**RECORD, "more": 1}).encode(),
+    ],
+    ids=["cut", "list", "bytes", "deep", "without-info", "pid-as-text", "unknown-field"],
+)
+def test_a_broken_record_is_stale(text: bytes) -> None:
     folder = state.runs_folder() / "odd"
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text("{")
+    (folder / "run.json").write_bytes(text)
+    assert state.read("odd") is None
     (state.runs_folder() / ".new-x").mkdir()
     assert state.remove_stale() == state.Cleaned(("odd",), 0, ())
     assert [path.name for path in state.runs_folder().iterdir()] == [".lock"]
