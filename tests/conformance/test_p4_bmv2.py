@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from p4switch.p4.compile import json_text
+from p4switch.p4.compile import compile_text, json_text
 from p4switch.program import load_program
 from tests.support.conformance.stf.exceptions import FAILED_BY_BMV2
 from tests.support.conformance.stf.parser import parse_stf
@@ -17,6 +17,7 @@ from tests.support.conformance.stf.play import Player
 from tests.support.conformance.targets.bmv2_p4runtime import Bmv2OverP4Runtime
 from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, find_switch, running
 from tests.support.frontend.corpus import THERE, compiled, programs, stf_samples, v1model
+from tests.support.frontend.loops import BODIES, program
 from tests.support.frontend.programs import SUITES
 
 SWITCH = find_switch()
@@ -56,6 +57,20 @@ def test_bmv2_refuses_what_it_cannot_run(tmp_path):
     path.write_text(json.dumps(program))
     with pytest.raises(RuntimeError, match="did not start"), running(Bmv2Binaries(str(SWITCH)), path):
         pass
+
+
+@pytest.mark.parametrize(("body", "wanted"), BODIES, ids=range(len(BODIES)))
+def test_bmv2_goes_round_loops(body, wanted, tmp_path):
+    """In an apply block they are actions of their own, made of jumps."""
+    found = compile_text(program(f"bit<9> n = 0; {body} std.egress_spec = n;")).require()
+    path = tmp_path / "loop.json"
+    path.write_text(json_text(found.json or {}))
+    with (
+        running(Bmv2Binaries(str(SWITCH)), path) as process,
+        closing(Bmv2OverP4Runtime(process, path, found.p4info())) as target,
+    ):
+        target.send(3, bytes(60))
+        assert [port for port, _ in target.drain()] == [wanted]
 
 
 @pytest.mark.parametrize("source", programs(), ids=lambda p: p.stem)

@@ -6,6 +6,9 @@ Each run is a script at several hosts, whose processes are struck at random mome
   go on (``--on-failure shrink``, or ``raise``), with the invariants of ``invariants.py`` and within the bars below.
 - *switch* (``--target bmv2``): one of two spines is killed. All go on, on another tree.
 - *frozen* (``--target bmv2``): a spine is stopped, for less than a lease or for longer, and goes on. All go on.
+- *stop* (``--target bmv2``): a switch is stopped, for a while or for good: as soon as its process is there, while
+  entries are installed, in between, or when members have all results. All go on, or end with one clear error that names
+  it, within ``STOPPED_S``; after a stop that is shorter than a lease they go on.
 - *link* (``--links veth``): one to a spine, or to a host, loses its carrier. All go on, or all but that host.
 - *restart*: a switch begins anew (``--target bmv2``: it is killed, and somebody else starts it again a little later);
   sometimes a worker is killed, too. All others go on, or end with an error where the switch was away for too long.
@@ -20,6 +23,7 @@ Nothing may be left of any: processes, namespaces, folders.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -46,7 +50,11 @@ PROCESS_S, HOST_S, SWITCH_S, RESUMED_S = 0.1, 1.5, 1.0, 2.5
 AWAY_S = SWITCH_S - 0.3
 """the rest is for loading the program"""
 BARS = {"killed": PROCESS_S, "stopped": HOST_S, "switch": SWITCH_S, "restarted": SWITCH_S, "link": HOST_S}
-KINDS = ("worker", "switch", "link", "frozen", "restart", "join", "forged", "standstill", "controller", "abort")
+STOPPED_S = 75.0
+"""A switch has 60 s to start, an answer over P4Runtime 30 s, the loading of a program some more."""
+MOMENTARY_S = 0.2
+MOMENTS = ("start", "installing", "running", "end")
+KINDS = ("worker", "switch", "link", "frozen", "stop", "restart", "join", "forged", "standstill", "controller", "abort")
 OPERATIONS, PAUSE_S, RANKS = 40, 0.02, 5
 NETWORK = "leaf-spine:leaves=2,spines=2,hosts=4"
 SCRIPT = """import hashlib, sys, time
@@ -108,7 +116,9 @@ def soak(chosen: argparse.Namespace, folder: Path) -> int:
     kinds = ["worker"] * 6 + ["controller"] * 2 + ["abort"] * 2
     kinds += ["restart"] * 3 + ["join"] * 4
     kinds += ["forged"] * 2 + ["standstill"] * 2
-    kinds += (["switch"] * 3 + ["frozen"] * 2) * (chosen.target == "bmv2") + ["link"] * 3 * (chosen.links == "veth")
+    kinds += (["switch"] * 3 + ["frozen"] * 2 + ["stop"] * 3) * (chosen.target == "bmv2") + ["link"] * 3 * (
+        chosen.links == "veth"
+    )
     times, counts, kills, broken, seed = Times(), Counter(), 0, 0, chosen.seed
     while kills < chosen.kills:
         rng = random.Random(seed)
@@ -158,6 +168,8 @@ class Run:
         try:
             if kind == "abort":
                 self._training(self._rng.random() < 0.5)
+            elif kind == "stop":
+                self._stop_switch()
             else:
                 self._group(kind)
         finally:
@@ -295,6 +307,70 @@ class Run:
             for pid in pids:
                 os.kill(pid, what)
             time.sleep(pause_s)
+
+    def _stop_switch(self) -> None:
+        """A switch is stopped, whatever the run is at."""
+        rng = self._rng
+        topology, switches = rng.choice(((NETWORK, ("leaf1", "leaf2", "spine1", "spine2")), ("star:hosts=7", ("s1",))))
+        moment, switch, took = (
+            rng.choice(MOMENTS),
+            rng.choice(switches),
+            rng.choice((MOMENTARY_S, 0.7, 3.0, None, None)),
+        )
+        on_failure = rng.choice(("abort", "raise", "shrink"))
+        how = "for good" if took is None else f"for {took} s"
+        self.what, self.kills = f"stop of {switch} on {topology}, {on_failure}, at {moment} {how}", 1
+        command = ["-n", str(RANKS), "-t", topology, "--on-failure", on_failure, "--json", "--timeout", "60"]
+        command += [sys.executable, "-m", "tests.support.kills.played", str(self._folder), str(self._seed)]
+        with self._launch([*command, str(OPERATIONS), "50"], PAUSE_S=str(PAUSE_S)) as process:
+            pid = self._await(process, moment, switch)
+            struck = time.monotonic()
+            if pid is None:
+                self.wrong.append("the run ended before it was struck")
+            else:
+                os.kill(pid, signal.SIGSTOP)
+                if took is not None:
+                    time.sleep(took)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+            try:
+                out, err = process.communicate(timeout=120)
+            except subprocess.TimeoutExpired:
+                self.wrong.append("it hangs")
+                process.kill()
+                return
+            spent = time.monotonic() - struck
+        self.what += f"; code {process.returncode} after {spent:.1f} s"
+        if spent > STOPPED_S:
+            self.wrong.append(f"took {spent:.2f} s, bar {STOPPED_S} s")
+        if process.returncode == 0:
+            if json.loads(out)["network"].get("membership") and took == MOMENTARY_S:
+                self.wrong.append("the group changed")
+            check(played.read(self._folder, RANKS), set(range(RANKS)), self._seed, OPERATIONS, 50)
+            return
+        said = [line for line in err.splitlines() if line and not line.startswith("[")]
+        self.what += f": {said[:3]}"
+        if took == MOMENTARY_S:
+            self.wrong.append("it did not go on")
+        if not said or any("Traceback" in line for line in said) or switch not in " ".join(said):
+            self.wrong.append(f"no clear error: {said}")
+
+    def _await(self, process: subprocess.Popen, moment: str, switch: str) -> int | None:
+        """The process of a switch when a run has come to a moment, and a little later."""
+        late_s = self._rng.uniform(0, 0.3)
+        while process.poll() is None:
+            pid = strikes.switch_process(switch)
+            had = [played.results(self._folder, rank) for rank in range(RANKS)]
+            if pid is not None and (
+                moment == "start"
+                or (moment == "installing" and strikes.listens(pid))
+                or (moment == "running" and min(had) >= OPERATIONS // 4)
+                or (moment == "end" and max(had) == OPERATIONS)
+            ):
+                time.sleep(late_s)
+                return pid if process.poll() is None else None
+            time.sleep(0.005)
+        return None
 
     def _begin_anew(self, switch: str) -> int:
         """A switch is killed and started again, or begins anew by itself; when it is away."""

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -72,6 +73,16 @@ def forge(address: str, rng: random.Random, ranks: int) -> list[socket.socket]:
 def switch_process(switch: str) -> int | None:
     """BMv2's, which writes the log of that name."""
     return process(lambda pid: _writes_to(pid, f"/{switch}.log"))
+
+
+def listens(pid: int) -> bool:
+    """Whether a switch answers over P4Runtime by now: a socket of its namespace listens at its port."""
+    found = re.search(r"--grpc-server-addr \S+:(\d+)", arguments(pid))
+    if found is None:
+        return False  # what starts it has not become it yet
+    port = int(found[1])
+    rows = (line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:])
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
 def restart_bmv2(switch: str, log: Path, away_s: float) -> "tuple[subprocess.Popen[bytes], float] | None":

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -108,10 +109,14 @@ def start(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
 
 
 def stop(processes: "Iterable[subprocess.Popen[Any]]", deadline_s: float = STOP_DEADLINE_S) -> None:
-    """Ask all to end (SIGTERM), kill those that have not after ``deadline_s``, and reap them."""
+    """Ask all to end (SIGTERM), kill those that have not after ``deadline_s``, and reap them.
+
+    One that is stopped goes on, or it would hear of nothing until it is killed.
+    """
     processes = list(processes)
     for process in processes:
         process.terminate()
+        process.send_signal(signal.SIGCONT)
     end = time.monotonic() + deadline_s
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
