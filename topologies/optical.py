@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import ClassVar, Final, Literal
 
+from p4reduce.base.units import parse_rate
 from p4reduce.topologies.datacenter import Capable, CapableSwitches, TopologyBuilder
-from p4reduce.topologies.model import Link, Topology, TopologyError, parse_rate
+from p4reduce.topologies.model import Link, Topology, TopologyError
 
 Matrix = Sequence[Sequence[int]]
 """L, pods x pods: how many circuits join two pods; symmetric, zero diagonal"""

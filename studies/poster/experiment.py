@@ -8,7 +8,7 @@ from typing import Any
 
 from p4reduce.base.output import Progress
 from p4reduce.network.jobs.network import bundled
-from p4reduce.runs.experiment import provenance
+from p4reduce.runs.inputs import provenance
 from studies.frame import (
     Claim,
     SelectionPoint,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from p4reduce.topologies.model import parse_delay, parse_rate
+from p4reduce.base.units import parse_delay, parse_rate
 from studies.frame import MANY, SelectionPoint, save_all, title, write_table
 from studies.poster.experiment import PosterResult
 from studies.poster.rings import RingRow

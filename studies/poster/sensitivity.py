@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from p4reduce.base.units import parse_rate
 from p4reduce.control_plane.plans.routes import chunks
 from p4reduce.group.errors import ClusterError
-from p4reduce.topologies.model import parse_rate
 from p4switch.base.values import PS_PER_MS
 from studies.poster.settings import POSTER_SAVING, SPFF, PosterSettings, Scenario
 from studies.poster.units import FINISHED, MODELS, Row, Unit

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
+from p4reduce.base.units import parse_delay, parse_rate
 from p4reduce.control_plane.scheduling.policies import choose_capable_for
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.group.errors import ClusterError
 from p4reduce.topologies import Topology, load, with_capable
-from p4reduce.topologies.model import parse_delay, parse_rate
 
 POSTER_SPFF_MS: Final = 2.3
 """total latency of the fixed scheduler at 15 local models, as the poster says"""

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from p4reduce.base.output import Progress
 from p4reduce.network.jobs.network import bundled
 from p4reduce.play.priorities.description import LANES
-from p4reduce.runs.experiment import provenance
+from p4reduce.runs.inputs import provenance
 from studies.frame import Claim, in_parallel, plain, rarely_collecting
 from studies.priorities.units import (
     LayerRow,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Final, Literal
 
+from p4reduce.base.units import parse_delay
 from p4reduce.control_plane.plans.routes import frame_bytes, frame_time_ps
 from p4reduce.control_plane.priorities import JOB_CLASSES, PRIORITY_POLICIES, jain
 from p4reduce.group.errors import ClusterError
@@ -12,7 +13,6 @@ from p4reduce.play.priorities.description import Description, JobDescription, wi
 from p4reduce.play.priorities.governed import Alone, Governed, Governing, Knowledge, run_governed
 from p4reduce.play.priorities.models import SHAPES, LayerDescription, run_layers
 from p4reduce.play.priorities.run import JobResult, RunResult, run
-from p4reduce.topologies.model import parse_delay
 
 # Every parameter of the study of priorities.
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from p4reduce.base.errors import PlanError
+from p4reduce.base.units import parse_delay
 from p4reduce.control_plane.placement import Cluster, Load, Racks, order_named, place, placement_named
 from p4reduce.control_plane.placement.policies import sorted_queue, work
 from p4reduce.control_plane.scheduling.task import Task, Wanted
 from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
-from p4reduce.topologies.model import parse_delay
-from p4switch.base.safe_yaml import short
+from p4switch.base.values import short
 
 # What a job of another scheduler says of itself: a comment, such as ``p4reduce elements=61706 rounds=10``.
 

@@ -14,8 +14,8 @@ from array import array
 import numpy as np
 
 from p4reduce import connect
+from p4reduce.base.units import parse_delay
 from p4reduce.group.communicator import Communicator
-from p4reduce.topologies.model import parse_delay
 from p4switch.base.values import PS_PER_S
 
 MOST = 1 << 20

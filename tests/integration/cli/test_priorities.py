@@ -8,11 +8,11 @@ import yaml
 from typer.testing import CliRunner
 
 from p4reduce.cli.commands.example import content
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 
 
 def run(*arguments):
-    return CliRunner().invoke(build("priorities"), ["priorities", *map(str, arguments)])
+    return CliRunner().invoke(app, ["priorities", *map(str, arguments)])
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import typer
 
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
-from p4reduce.cli.lists import finish
+from p4reduce.cli.results import finish
 from p4reduce.network.virtual.counters import PcapWriter
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment

@@ -4,13 +4,13 @@ import json
 
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 
 LEAVES = "leaf-spine:leaves=2,spines=2,hosts=2,servers=0,rate=10G"
 
 
 def upgrade(*arguments: object):
-    return CliRunner().invoke(build("topo"), ["topo", "upgrade", *map(str, arguments)])
+    return CliRunner().invoke(app, ["topo", "upgrade", *map(str, arguments)])
 
 
 def test_ours_stands_beside_others_on_packets():

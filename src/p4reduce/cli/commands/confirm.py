@@ -1,57 +1,20 @@
 """``p4reduce confirm``: the same work in virtual and in real time, side by side; what ``make bmv2-demo`` runs."""
 
-from pathlib import Path
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any
 
 from p4reduce.base.errors import Failed
-from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, rate_text, share_text, time_text
-from p4reduce.cli.commands.run import Json
-from p4reduce.cli.lists import run_all, texts
-from p4reduce.runs.experiment import FaultOptions, Settings, experiment_options
+from p4reduce.cli.flags.run import Confirm
+from p4reduce.cli.results import run_all
 from p4reduce.runs.files import claim, faults_of, summarize, write_rows
 from p4reduce.runs.result import RunResult
 
-Plans = Annotated[str, typer.Option("--plans", "-p", help="Plans, separated by commas.")]
-Targets = Annotated[str, typer.Option("--targets", help="Real targets to confirm it on: embedded, bmv2, or both.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for confirm.csv.")]
-BASE: Final = {"topology": "star:hosts=4,servers=1", "elements": 100_000, "rate": "200M", "epochs": 2}
-EXAMPLES: Final = (
-    "p4reduce confirm                                   # the embedded switch between network namespaces",
-    "p4reduce confirm --links udp                       # without root",
-    "p4reduce confirm --targets bmv2,embedded --plans steiner,mst,spt,ring,ps --loss 0.01",
-    "p4reduce confirm --collective push_pull            # with a parameter server",
-    "p4reduce confirm --model digits                    # two epochs of a training: the same weights everywhere",
-)
 
-
-@experiment_options(omit=("plan", "target", "time"), real_time=True)
-@guarded
-def confirm(
-    *,
-    settings: Settings,
-    plans: Plans = "steiner,ring,ps",
-    targets: Targets = "embedded",
-    out: Out = None,
-    as_json: Json = False,
-) -> None:
-    """Run the same work in virtual time and on real sockets, and compare them.
-
-    The results must be the same bytes (of a training: every sum, the weights, loss and accuracy at every step), and the
-    frames that were sent for the first time must be those that the plan predicted, on every link, wherever it ran.
-    Faults are those of the real links; virtual time knows none here. Exit code 1 when something differs.
-    """
-    output = Output(as_json=as_json)
-    claim(out=out)
-    on = ["embedded", "bmv2"] if targets.strip() == "both" else texts(targets, "--targets")
-    experiments = []
-    for plan in texts(plans, "--plans"):
-        ideal = settings.experiment(BASE, plan=plan, time="virtual")
-        experiments.append(ideal.model_copy(update={"faults": FaultOptions()}))
-        experiments += [settings.experiment(BASE, plan=plan, target=target, time="real") for target in on]
-    results = run_all(experiments, output)
+def confirm(flags: Confirm) -> None:
+    """Run it everywhere, and compare."""
+    output = Output(as_json=flags.as_json)
+    claim(out=flags.out)
+    results = run_all(flags.experiments, output)
     rows, wrong = compare(results)
     output.data(rows)
     first = results[0].network
@@ -61,8 +24,8 @@ def confirm(
         [_cells(row) for row in rows],
         title=f"{first.workers} workers on {first.topology}, {first.elements:,} elements, {first.lanes} lanes",
     )
-    if out is not None:
-        output.note(f"wrote {write_rows(out / 'confirm.csv', rows)}")
+    if flags.out is not None:
+        output.note(f"wrote {write_rows(flags.out / 'confirm.csv', rows)}")
     if wrong:
         raise Failed("; ".join(wrong))
 

@@ -34,6 +34,7 @@ from p4reduce.network.jobs.specs import (
 )
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.result import CollectiveRecord, LeftOut
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -313,7 +314,7 @@ class Carrier:
         try:
             self.network = JobNetwork(
                 self.switches,
-                faults=experiment.faults.on_links() if faults is None else faults,
+                faults=link_faults(experiment.faults) if faults is None else faults,
                 queue_frames=experiment.queue_frames,
                 seed=experiment.seed,
                 congestion=congestion,

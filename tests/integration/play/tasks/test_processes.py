@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from p4reduce.cli.commands import orchestrate, tasks
+from p4reduce.cli.main import app
 from p4reduce.control_plane.orchestrator import Phase, TaskState, write_trace
 from p4reduce.group.errors import ClusterError
 from p4reduce.play.tasks.service import OccupiedError, RemoteExecutor, join_network, start_network
@@ -85,15 +84,8 @@ def test_killed_for_good_at_random_moments(folder, network):
         executor.end()
 
 
-def commands():
-    app = typer.Typer()
-    app.add_typer(tasks.app, name="tasks")
-    app.command("orchestrate")(orchestrate.orchestrate)
-    return app
-
-
 def invoke(*arguments):
-    return CliRunner().invoke(commands(), [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_the_commands_submit_run_and_show(folder):

@@ -3,6 +3,7 @@
 import difflib
 import ipaddress
 import re
+import reprlib
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
@@ -138,3 +139,18 @@ def find_name(wanted: str, known: Iterable[str], what: str) -> str:
     close = difflib.get_close_matches(wanted, sorted(short), n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names) or '(none)'}"
     raise ValueProblem(f"there is no {what} {wanted!r}: {hint}")
+
+
+# Values in error texts.
+
+
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 1, 60, 60
+
+
+def short(value: object) -> str:
+    """A value for an error text, whatever its size."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"  # Python writes none above 4,300

@@ -1,0 +1,24 @@
+"""The names of what a user chooses by name, known without importing it: plans, policies, orders, forecasts, programs.
+
+What is registered under each name, and where, the registries of the folders beside this file say; a test holds both
+against each other. Other distributions add names by entry points.
+"""
+
+from typing import Final
+
+from p4reduce.base.registry import Names
+
+PLANS: Final = Names("plan", "all-to-all", "best", "exact", "mst", "ps", "ring", "spt", "steiner", "striped")
+POLICIES: Final = Names("policy", "exact", "overlay-mst", "ring", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
+PLACEMENTS: Final = Names("placement", "cassini", "first-fit", "ina-aware", "netpack", "packed", "random", "spread")
+ORDERS: Final = Names("queue order", "edf", "fair", "fifo", "priority", "sjf")
+FORECASTS: Final = Names("forecast", "ar", "boosted-trees", "ewma", "mean")
+PRIORITY_POLICIES: Final = Names(
+    "priority policy", "aalo", "batch", "batch-relative", "cassini", "fair", "fifo", "intensity", "mltcp", "pull-push",
+    "random", "reversed", "sjf", "slack", "srpt",
+)  # fmt: skip
+SCHEDULERS: Final = Names(
+    "scheduler", "cassini", "eps-ecmp", "eps-ideal", "exact", "exclusive", "free", "no-tdm", "pairs", "random", "seed",
+    "static", "tdm",
+)  # fmt: skip
+PROGRAMS: Final = Names("program")

@@ -1,0 +1,526 @@
+"""The commands that decide: plans of one job, tasks and who runs them, turns, priorities, Slurm."""
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from p4reduce.base.errors import BadInput
+from p4reduce.base.flags import Flag, command
+from p4reduce.cli.flags.common import (
+    Bound,
+    Clock,
+    CrossConnect,
+    Hold,
+    JobsFile,
+    Json,
+    Lanes,
+    Live,
+    Name,
+    NewName,
+    NoBackfill,
+    Open,
+    Order,
+    PassedOn,
+    Placement,
+    Scheduler,
+    Seed,
+    Svg,
+    TopologyArgument,
+)
+from p4reduce.cli.lists import death, delay, each, floats, link_change, named, network, texts
+from p4reduce.control_plane.names import FORECASTS, POLICIES, PRIORITY_POLICIES, SCHEDULERS
+from p4reduce.runs.settings import TOPOLOGY, Described, Loss, Settings
+from p4switch.base.values import PS_PER_MS, PS_PER_US
+
+if TYPE_CHECKING:
+    from p4reduce.runs.experiment import Experiment
+
+GROUPS: Final = {
+    "plan": "Plans: who adds up where, and what each link will carry.",
+    "tasks": "AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.",
+    "tdm": "TDM: training jobs over an optical cross-connect, in turns.",
+    "priorities": "Priorities: jobs that share links, and what an order between them does.",
+    "slurm": "Slurm: jobs that go where p4reduce's placement says, and all-reduce there.",
+}
+OXC: Final = "oxc:pods=4,hosts=4,ports=2,rate=25G,delta=200us"
+Database = Annotated[Path, Flag("SQLite file of tasks, plans and measurements.", "-d")]
+DATABASE: Final = Path("tasks.sqlite")
+
+
+def _is_there(flags: "TasksList | TasksShow | TasksSwaps | TasksCancel | Orchestrate") -> None:
+    """That there is a database."""
+    if not flags.database.is_file():
+        raise BadInput(f"--database: {flags.database}: there is no such file; 'p4reduce tasks submit' makes one")
+
+
+Task = Annotated[str, Flag("Name of the task.", argument=True, metavar="NAME")]
+Scale = Annotated[float, Flag("Divisor of the jobs' bytes, of their training and of delta.", least=0.001)]
+Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=1, most=1000)]
+
+
+@command(
+    "plan show",
+    "p4reduce.cli.commands.plan:show",
+    "p4reduce plan show --plan mst --topology leaf-spine-8",
+    "p4reduce plan show -p steiner -t wan:graph=germany50 -n 5 --svg tree.svg",
+    "p4reduce plan show -p ring --elements 1000000 --json",
+    "p4reduce plan show -p steiner --entries",
+)
+class PlanShow:
+    """Show a plan: its tree, ports, table entries, and the predicted bytes of every link."""
+
+    entries: Annotated[bool, Flag("Show all table entries, not only their number.")] = False
+    bound: Bound = False
+    as_json: Json = False
+    svg: Svg = None
+    settings: Annotated[
+        Settings,
+        Described(
+            omit=(
+                "model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4", "p4_json", "p4_info",
+                "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale",
+            )
+        ),
+    ]  # fmt: skip
+
+    @cached_property
+    def experiment(self) -> "Experiment":
+        """The run that is planned."""
+        return self.settings.experiment()
+
+    def check(self) -> None:
+        """What it may be."""
+        _ = self.experiment
+
+
+@command(
+    "tasks submit",
+    "p4reduce.cli.commands.tasks:submit",
+    "p4reduce example tasks > tasks.yaml",
+    "p4reduce tasks submit tasks.yaml",
+    "p4reduce orchestrate --topology wan:graph=nobel-us,servers=1 --policy steiner",
+    "p4reduce tasks list --json",
+    "p4reduce tasks show task1",
+)
+class TasksSubmit:
+    """Queue the tasks of files, all of them or none.
+
+    A YAML file has a list 'tasks', a CSV file a line for each task: name, server, workers (in CSV separated by
+    spaces), elements; if wanted rounds, training, demand, arrival, deadline, priority ('20us', '1G'), and select, which
+    has part of the workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
+
+    With a number as workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named; then
+    also slots (of a host, for each worker), shards (home hosts of the data), shard_bytes; owner is for --order fair.
+
+    on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can
+    take the worker's place), raise (it fails at once, and says who died), shrink (the others go on). With max_restarts
+    it begins anew so often where it would fail, from its last checkpoint. aggregation (switches or hosts) says who may
+    add up, reservation (peak or mean) what links keep for it.
+    """
+
+    traces: Annotated[Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True)]
+    database: Database = DATABASE
+    as_json: Json = False
+
+
+@command("tasks list", "p4reduce.cli.commands.tasks:list_tasks",
+         "p4reduce tasks list", "p4reduce tasks list --json | jq -r '.[] | [.name, .state] | @tsv'")  # fmt: skip
+class TasksList:
+    """List all tasks with their states."""
+
+    database: Database = DATABASE
+    as_json: Json = False
+    check = _is_there
+
+
+@command("tasks show", "p4reduce.cli.commands.tasks:show",
+         "p4reduce tasks show task1", "p4reduce tasks show task1 --json | jq .decisions")  # fmt: skip
+class TasksShow:
+    """Show a task: its states, rounds, plans, turns over a cross-connect, and every decision with its reasons."""
+
+    name: Task
+    database: Database = DATABASE
+    as_json: Json = False
+    check = _is_there
+
+
+@command("tasks swaps", "p4reduce.cli.commands.tasks:swaps",
+         "p4reduce tasks swaps", "p4reduce tasks swaps -d other.sqlite --json")  # fmt: skip
+class TasksSwaps:
+    """List every swap of a running task's tree: what it saved, and what the interruption cost."""
+
+    database: Database = DATABASE
+    as_json: Json = False
+    check = _is_there
+
+
+@command("tasks cancel", "p4reduce.cli.commands.tasks:cancel", "p4reduce tasks cancel task1")
+class TasksCancel:
+    """Ask the orchestrator to give a task up."""
+
+    name: Task
+    database: Database = DATABASE
+    check = _is_there
+
+
+@command(
+    "orchestrate",
+    "p4reduce.cli.commands.orchestrate:orchestrate",
+    "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
+    "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
+    "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
+    "p4reduce orchestrate -t leaf-spine-8 --kill h3@1200us --kill task2/h2@5100us",
+    "p4reduce example hosts > hosts.yaml               # what hosts can do, for --hosts",
+    "p4reduce orchestrate -t leaf-spine-8 --hosts leaf-spine-8 --background gravity:load=0.3,seed=1",
+    "p4reduce orchestrate -t leaf-spine-8 --live --hold   # watch the tasks in a browser: docs/live.md",
+    "p4reduce orchestrate -t oxc:pods=4,hosts=4,ports=2,rate=25G --schedule tdm --delta 200us",
+)
+class Orchestrate:
+    """Run the tasks of a database until all have ended.
+
+    Hosts, links and switches run in a process of their own, which this command starts where none listens at the
+    socket, and ends when all is done. Killed at any moment, the command goes on where it was when it is called again.
+
+    Profiles of hosts (--hosts) have for each host, and in 'default' for all others: slowdown, models, most_models, add
+    (time to add one element of one model that arrives, as in '400ps') utility (of its data, for tasks that select
+    their local models) and slots (GPUs, for tasks that name no hosts). 'p4reduce tasks show' has the times
+    that follow from them, and why a task got its hosts.
+
+    With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits that are
+    made for them, others train on the same hosts. It places tasks that name no hosts; 'p4reduce tasks show' has their
+    group, configurations and windows, planned and real.
+    """
+
+    database: Database = DATABASE
+    topology: Annotated[
+        str | None, Flag(TOPOLOGY, "-t", parse=network, default="the network that runs at the socket")
+    ] = None
+    policy: Annotated[
+        str,
+        Flag("Policy that chooses the trees of tasks: steiner, overlay-mst, spt, exact, spff-ina or spff.", "-p",
+             parse=named(POLICIES)),
+    ] = "steiner"  # fmt: skip
+    lanes: Lanes = 256
+    threshold: Annotated[
+        float, Flag("Ratio of what a swap of a running task's trees saves to what it costs, from which it is made.",
+                    least=0)
+    ] = 1.0  # fmt: skip
+    only_forced: Annotated[bool, Flag("Never swap trees to save bandwidth.")] = False
+    control_latency: Annotated[int, Flag("Virtual time from a decision to its effect.", parse=delay, default="1ms")] = (
+        PS_PER_MS
+    )
+    measure: Annotated[
+        int, Flag("Virtual time between readings of all counters.", parse=partial(delay, least=1), default="10ms")
+    ] = 10 * PS_PER_MS
+    hosts: Annotated[
+        str | None,
+        Flag(
+            "What hosts can do: a YAML file, or the bundled example 'leaf-spine-8' for the topology of that name.",
+            default="all alike, and adding up takes no time",
+        ),
+    ] = None
+    background: Annotated[
+        str | None,
+        Flag(
+            "Traffic of others between all hosts, as in 'gravity:load=0.3,seed=1' or 'sndlib:graph=nobel-us,load=0.2'.",
+            default="none",
+        ),
+    ] = None
+    cut: Annotated[
+        Sequence[tuple[str, str, int]],
+        Flag("Link to cut, and when, as in 'leaf1,spine1@5ms'.", parse=link_change, many=True, default="none"),
+    ] = ()
+    mend: Annotated[
+        Sequence[tuple[str, str, int]],
+        Flag("Link to mend, and when, as in 'leaf1,spine1@9ms'.", parse=link_change, many=True, default="none"),
+    ] = ()
+    kill: Annotated[
+        Sequence[tuple[str, str, int]],
+        Flag(
+            "Host to end, 'h3@5ms', or a task's process there, 'task1/h3@5ms'.", parse=death, many=True, default="none"
+        ),
+    ] = ()
+    socket: Annotated[
+        Path | None, Flag("Socket at which the network's process listens.", default="beside the database")
+    ] = None
+    placement: Placement = "packed"
+    order: Order = "fifo"
+    no_backfill: NoBackfill = False
+    slots: Annotated[
+        Literal["first", "whole", "value"],
+        Flag(
+            "Who gets slots of switches: who comes first what is there, whole trees or none, or those whose trees save "
+            "most, running ones too."
+        ),
+    ] = "first"
+    switch_slots: Annotated[
+        int | None, Flag("Number of slots of every switch that tasks may have.", least=2, default="all")
+    ] = None
+    move: Annotated[
+        float | None,
+        Flag(
+            "Ratio of what a move of workers whose hosts were chosen saves to what it costs, from which it is made; "
+            "they then leave hosts that die, too.",
+            least=0,
+            default="never",
+        ),
+    ] = None
+    forecast: Annotated[
+        str | None,
+        Flag("Forecast of the load that policies use: mean, ewma, ar or boosted-trees.", parse=named(FORECASTS),
+             default="the load as measured"),
+    ] = None  # fmt: skip
+    schedule: Annotated[
+        str | None,
+        Flag("Scheduler of turns over an optical cross-connect (-t oxc:…), as in tdm, seed or static.",
+             parse=named(SCHEDULERS), default="none"),
+    ] = None  # fmt: skip
+    delta: Annotated[
+        int,
+        Flag("Time for which ports of the cross-connect are dark while its circuits change (with --schedule).",
+             parse=delay, default="200us"),
+    ] = 200 * PS_PER_US  # fmt: skip
+    keep: Annotated[bool, Flag("Leave the network's process running at the end.")] = False
+    live: Live = False
+    hold: Hold = False
+    open_page: Open = False
+    as_json: Json = False
+    check = _is_there
+
+
+@command(
+    "tdm plan",
+    "p4reduce.cli.commands.tdm:plan",
+    "p4reduce example jobs > jobs.yaml",
+    "p4reduce tdm plan -t oxc:pods=8,hosts=4,ports=4,rate=25G jobs.yaml --svg gantt.svg",
+    "p4reduce tdm plan -t oxc:pods=8,hosts=4,ports=2,rate=25G jobs.csv --policy seed --json",
+)
+class TdmPlan:
+    """Plan jobs on an optical cross-connect: groups, hosts, trees, circuits, windows.
+
+    Times are predictions: 'p4reduce tdm run' measures them on packets.
+    """
+
+    jobs: JobsFile
+    topology: CrossConnect = "oxc:pods=8,hosts=4,ports=4,rate=25G"
+    policy: Scheduler = "tdm"
+    reading: Annotated[Literal["overlap", "serial", "literal"], Flag("Reading of equation (3) of the paper.")] = (
+        "overlap"
+    )
+    clock: Clock = "completion"
+    seed: Seed = 1
+    svg: Svg = None
+    as_json: Json = False
+
+
+@command(
+    "tdm run",
+    "p4reduce.cli.commands.tdm:run",
+    "p4reduce example jobs > jobs.yaml",
+    f"p4reduce tdm run -t {OXC} jobs.yaml --svg gantt.svg",
+    f"p4reduce tdm run -t {OXC} jobs.yaml --clock slots --keep pause --json",
+)
+class TdmRun:
+    """Play a policy's schedule on packets, which cross the P4 program.
+
+    Every sum and block is checked, and every link's first transmissions, process by process, against the prediction.
+    """
+
+    jobs: JobsFile
+    network: CrossConnect = OXC
+    policy: Scheduler = "tdm"
+    rounds: Rounds = 3
+    scale: Scale = 64.0
+    keep: Annotated[
+        Literal["starts", "pause", "gates"],
+        Flag("How windows are kept: by when jobs start, by pauses within them, or by gates at the ports."),
+    ] = "starts"
+    clock: Clock = "completion"
+    guard: Annotated[
+        int | None,
+        Flag("Time at the end of slots in which nothing begins, as in 20us; it is not divided by --scale.",
+             parse=delay, default="what queues may need"),
+    ] = None  # fmt: skip
+    seed: Seed = 1
+    loss: Loss = 0.0
+    svg: Svg = None
+    live: Live = False
+    hold: Hold = False
+    open_page: Open = False
+    as_json: Json = False
+
+
+@command("tdm compare", "p4reduce.cli.commands.tdm:compare",
+         f"p4reduce tdm compare -t {OXC} jobs.yaml --policies tdm,no-tdm,static")  # fmt: skip
+class TdmCompare:
+    """Play the same jobs with several policies: one line each."""
+
+    jobs: JobsFile
+    network: CrossConnect = OXC
+    policies: Annotated[
+        Sequence[str], Flag("Schedulers to compare, separated by commas.", parse=each(SCHEDULERS.check))
+    ] = ("tdm", "static", "no-tdm")
+    rounds: Rounds = 3
+    scale: Scale = 64.0
+    seed: Seed = 1
+    loss: Loss = 0.0
+    as_json: Json = False
+
+
+@command(
+    "tdm trace",
+    "p4reduce.cli.commands.tdm:trace",
+    "p4reduce tdm trace",
+    "p4reduce tdm trace --trace helios --gpus 64 --jobs 500 --loads 0.6,1.2 --policies exclusive,pairs",
+    "p4reduce tdm trace --gpus 4096 --jobs 2000 --loads 1 --json",
+)
+class TdmTrace:
+    """Play arrivals drawn from a trace: waiting and completion times of jobs under each policy.
+
+    Flow level: a job advances at the throughput that its way of sharing GPUs gives it.
+    """
+
+    trace: Annotated[Literal["philly", "helios"], Flag("Cluster whose jobs' durations are drawn.")] = "philly"
+    jobs: Annotated[int, Flag("Number of jobs that arrive.", least=1, most=1_000_000)] = 300
+    gpus: Annotated[int, Flag("Number of GPUs of the cluster.", least=1, most=1 << 20)] = 32
+    loads: Annotated[
+        Sequence[float], Flag("Ratios of GPU seconds that arrive to those that there are, below 100.", parse=floats)
+    ] = (0.8, 1, 1.2)
+    policies: Annotated[
+        Sequence[str],
+        Flag("Ways to share GPUs, separated by commas, of exclusive, free, gated and pairs.", parse=texts),
+    ] = ("exclusive", "free", "gated", "pairs")
+    c_over_w: Annotated[float, Flag("Ratio of communication to training in an iteration.")] = 1.0
+    seed: Seed = 1
+    as_json: Json = False
+
+
+@command("priorities policies", "p4reduce.cli.commands.priorities:policies",
+         "p4reduce priorities policies", "p4reduce priorities policies --json | jq '.[].name'")  # fmt: skip
+class PrioritiesPolicies:
+    """List the priority policies: built-in ones, and those of other packages."""
+
+    as_json: Json = False
+
+
+@command(
+    "priorities compare",
+    "p4reduce.cli.commands.priorities:compare",
+    "p4reduce priorities compare jobs.yaml",
+    "p4reduce priorities compare jobs.yaml -p fifo,sjf,intensity,aalo",
+    "p4reduce priorities compare jobs.yaml -p fifo,sjf --told predicted --json | jq '.[].worst'",
+)
+class PrioritiesCompare:
+    """Run the jobs of a file together under several policies, and each of them alone.
+
+    On packets, in virtual time: every sum is checked, and every byte on a link was predicted, or is a resend.
+    """
+
+    file: Annotated[
+        Path, Flag("YAML file of jobs ('p4reduce example priorities' prints one).", argument=True, reads=True)
+    ]
+    policies: Annotated[
+        Sequence[str],
+        Flag("Priority policies to compare, separated by commas.", "-p", parse=each(PRIORITY_POLICIES.check)),
+    ] = ("fifo", "random", "sjf")
+    told: Annotated[
+        Literal["oracle", "predicted", "none"],
+        Flag("What policies are told of the jobs: everything, what the switches' counters predict, or nothing."),
+    ] = "oracle"
+    rotate: Annotated[int, Flag("Number of rounds after which an order is rotated; 0: never.", least=0)] = 0
+    as_json: Json = False
+
+
+@command("slurm conf", "p4reduce.cli.commands.slurm:conf", "p4reduce slurm conf leaf-spine-16 slurm-files")
+class SlurmConf:
+    """Write slurm.conf, topology.conf and job_submit.lua for a topology, and start nothing.
+
+    Its hosts for local models are the nodes, all of them on this machine, on ports 26817 and above of 127.0.0.1.
+    'p4reduce slurm up' writes its own, with ports that are free.
+    """
+
+    topology: TopologyArgument
+    folder: Annotated[Path, Flag("Folder for the files, which is made if it is not there.", argument=True)]
+    as_json: Json = False
+
+
+@command(
+    "slurm up",
+    "p4reduce.cli.commands.slurm:up",
+    "p4reduce slurm up leaf-spine-16                   # until Ctrl-C; jobs from another terminal",
+    "p4reduce slurm up two-generations --placement packed --order fair",
+)
+class SlurmUp:
+    """Start a Slurm cluster on this machine, and choose the hosts of its marked jobs, until Ctrl-C.
+
+    A job whose comment begins with 'p4reduce' is held until its hosts are chosen and its tree is in the switches; then
+    it begins there, and its ranks all-reduce over the network by 'connect()'. Other jobs are Slurm's own. Nothing is
+    left when this ends: daemons, jobs, sockets, files. No root is needed.
+    """
+
+    topology: TopologyArgument
+    name: NewName = None
+    placement: Placement = "ina-aware"
+    order: Order = "fifo"
+    no_backfill: NoBackfill = False
+    until_empty: Annotated[bool, Flag("End when jobs have been there and none is left.")] = False
+    as_json: Json = False
+
+
+@command(
+    "slurm exec",
+    "p4reduce.cli.commands.slurm:execute",
+    "p4reduce slurm exec -- sinfo",
+    "p4reduce slurm exec -- sbatch -N4 -n4 --comment 'p4reduce elements=61706 rounds=10' job.sh",
+    passes_on=True,
+)
+class SlurmExec:
+    """Run a program, such as sbatch or squeue, for a cluster that is up. The exit code is the program's."""
+
+    command: PassedOn
+    name: Name = None
+
+
+@command("slurm move", "p4reduce.cli.commands.slurm:move",
+         "p4reduce slurm move 12", "p4reduce slurm move 12 --to h1,h2,h3,h4")  # fmt: skip
+class SlurmMove:
+    """Have a job end, and begin again on other hosts.
+
+    Slurm runs it anew from its beginning: what it goes on from is the job's own checkpoint.
+    """
+
+    number: Annotated[int, Flag("Number of the job.", argument=True)]
+    to: Annotated[
+        Sequence[str], Flag("Hosts, separated by commas.", parse=texts, default="those that the policy chooses")
+    ] = ()
+    name: Name = None
+
+
+@command(
+    "slurm demo",
+    "p4reduce.cli.commands.slurm:demo",
+    "p4reduce slurm demo",
+    "p4reduce slurm demo --jobs 10 --schemes ina-aware,slurm-switches --json",
+    "p4reduce slurm demo -t leaf-spine-16      # a uniform network: nothing to know there",
+)
+class SlurmDemo:
+    """Run the same jobs under Slurm's own choice of hosts and under p4reduce's: mean completion times.
+
+    Slurm and the ranks' processes are real; completion times are virtual, from packets that crossed the P4 program, and
+    have no part of the machine's time in them. Exit code 1 when a job did not run where it was to, a sum was not exact,
+    or the first placement policy of the list is no better than each of Slurm's own.
+    """
+
+    topology: Annotated[str, Flag(TOPOLOGY, "-t", parse=network)] = "two-generations"
+    jobs: Annotated[int, Flag("Number of jobs.", least=0)] = 50
+    seed: Seed = 1
+    schemes: Annotated[
+        Sequence[str],
+        Flag(
+            "Who chooses hosts, separated by commas: placement policies, and slurm-tree, slurm-switches and "
+            "slurm-weights.",
+            parse=texts,
+        ),
+    ] = ("ina-aware", "packed", "slurm-switches", "slurm-tree", "slurm-weights")
+    as_json: Json = False
