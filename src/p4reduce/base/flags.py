@@ -49,6 +49,8 @@ class Flag:
     """Makes the value from its text and the flag's name; raises `BadInput`, which says both and the fix."""
     reads: bool = False
     """The path of something that must be there."""
+    example: str | None = None
+    """Which ``p4reduce example`` prints a file for it."""
     many: bool = False
     """May be given several times: the value is a list."""
     argument: bool = False
@@ -83,8 +85,18 @@ class Parameter:
     @property
     def metavar(self) -> str | None:
         """What a help shows for its value; None for the name of its type."""
-        names = "|".join(map(str, self.choices)) or {int: "<int>", float: "<float>"}.get(self.kind)
-        return self.flag.metavar or names
+        kinds = {} if self.flag.argument else {int: "<int>", float: "<float>"}
+        return self.flag.metavar or "|".join(map(str, self.choices)) or kinds.get(self.kind)
+
+    @property
+    def hint(self) -> str:
+        """Where a file for it is to be had; empty where nothing prints one."""
+        return f"'p4reduce example {self.flag.example}' prints one" if self.flag.example else ""
+
+    @property
+    def help(self) -> str:
+        """All that a help says of it but for its default."""
+        return f"{self.flag.help.removesuffix('.')} ({self.hint})." if self.hint else self.flag.help
 
     @property
     def shown(self) -> str:
@@ -115,7 +127,8 @@ class Parameter:
         if self.flag.parse is not None:
             return self.flag.parse(given, self.option)
         if self.flag.reads and not os.path.lexists(given):
-            raise BadInput(f"{'' if self.flag.argument else f'{self.option}: '}{given}: there is no such file")
+            hint = f"; {self.hint}" if self.hint else ""
+            raise BadInput(f"{'' if self.flag.argument else f'{self.option}: '}{given}: there is no such file{hint}")
         value = self._number(given) if self.kind in {int, float} else given
         if self.choices and value not in self.choices:
             raise BadInput(f"{self.option}: {given!r} is none of {', '.join(map(str, self.choices))}")

@@ -190,7 +190,7 @@ def _function(model: type, does: str) -> Callable[..., None]:
 def _typed(one: Parameter) -> inspect.Parameter:
     """A flag as Typer takes it. None stands for what was not given: the default is the field's."""
     flag = one.flag
-    text = escape(flag.help) + (f" [dim]\\[{escape(one.shown)}][/dim]" if one.shown else "")
+    text = escape(one.help) + (f" [dim]\\[{escape(one.shown)}][/dim]" if one.shown else "")
     about: dict[str, Any] = {"help": text, "show_default": False, "metavar": one.metavar, "rich_help_panel": flag.panel}
     default = ... if one.default is ... else None
     names = [name for name in (one.option, flag.short) if name]

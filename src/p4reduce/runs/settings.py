@@ -140,9 +140,10 @@ _CONFIG: Final = Parameter(
     None,
     (),
     Flag(
-        "YAML file with any of these settings, which flags override ('p4reduce example settings' prints one).",
+        "YAML file with any of these settings, which flags override.",
         "-c",
         reads=True,
+        example="settings",
         default="none",
     ),
 )

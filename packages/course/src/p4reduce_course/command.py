@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from p4reduce.base.flags import Flag, command
 from p4reduce.cli.flags.common import Json
 
-GROUPS: Final = {"lab": "Labs: copy one, work on it, have it graded."}
+GROUPS: Final = {"lab": "Copy labs, work on them, and have them graded."}
 Only = Annotated[Sequence[str], Flag("Part of the lab that is graded alone.", many=True, default="all parts")]
 Lab = Annotated[
     str | None,
@@ -21,7 +21,7 @@ SeedFile = Annotated[
 
 @command("lab list", "p4reduce_course.labs_command:list_labs", "p4reduce lab list")
 class LabList:
-    """Which labs there are, how long they take, and their parts."""
+    """List the labs, with how long they take and what parts they have."""
 
     as_json: Json = False
 
@@ -34,9 +34,9 @@ class LabList:
     "p4reduce lab grade my-lab --format gradescope --seed-file secret > results.json",
 )
 class LabGrade:
-    """Say pass, or exactly what is missing. Exit code 0 means pass, 1 not yet.
+    """Grade a lab, and show exactly what is missing. The exit code is 0 for a pass, and 1 otherwise.
 
-    Entries are data, and P4 runs on the embedded switch; Python of yours runs in a process of its own, without network
+    Entries are data, and P4 runs on the embedded switch. Your Python runs in a process of its own, without a network
     and with little time and memory (docs/security.md).
     """
 
@@ -59,9 +59,9 @@ class LabGrade:
     "p4reduce lab grade-all submissions --lab 01 --csv grades.csv --seed-file secret",
 )
 class LabGradeAll:
-    """Grade a whole class: a row for each student, and who handed in the same.
+    """Grade a whole class, and show a row for each student and which submissions are the same.
 
-    Exit code 0: all could be graded, whatever their grades.
+    The exit code is 0 when all could be graded, whatever their grades.
     """
 
     folder: Annotated[Path, Flag("Folder with a folder for each student, named as the student.", argument=True)]
@@ -98,6 +98,6 @@ class LabCopy:
     "p4reduce lab grade my-lab/solution --lab my-lab",
 )
 class LabNew:
-    """Begin a lab of your own: README, skeleton, grader, solution and a test of them."""
+    """Begin a lab of your own, with README, skeleton, grader, solution and a test of them."""
 
     folder: Annotated[Path, Flag("Folder for it, which must not exist.", argument=True)]

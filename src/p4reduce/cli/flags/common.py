@@ -60,6 +60,4 @@ CrossConnect = Annotated[
         name="--topology",
     ),
 ]
-JobsFile = Annotated[
-    Path, Flag("File of jobs as YAML or CSV ('p4reduce example jobs' prints one).", argument=True, reads=True)
-]
+JobsFile = Annotated[Path, Flag("File of jobs as YAML or CSV.", argument=True, reads=True, example="jobs")]

@@ -41,10 +41,10 @@ def example_kind(text: str, _: str) -> str:
 class Watch:
     """Open the live page of a run that was recorded, or of what goes on now.
 
-    A run with --live and --out records what its page showed. Of other results the page shows the end: trees, bytes,
-    losses. It is served on loopback until Ctrl-C. Tasks that 'p4reduce orchestrate' runs are shown by the process of
-    their network, whether that was started with --live or not. Runs in real time and standing networks are looked at
-    while they go on; the page is this command's, and they are left alone.
+    A run with --live and --out records what its page showed. For other results the page shows the end: trees, bytes and
+    losses. The page is served on loopback until Ctrl-C. For tasks of 'p4reduce orchestrate', the process of their
+    network serves the page, with or without --live. Runs in real time and standing networks are watched while they go
+    on, and nothing in them changes.
     """
 
     what: Annotated[
@@ -70,7 +70,8 @@ class Watch:
 class Report:
     """Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.
 
-    Of a sweep's CSV it draws time, time over the lower bound, and size over time, against size.
+    For the CSV of a sweep, the page draws against the size: the time, the time over the lower bound, and the size over
+    the time.
     """
 
     files: Annotated[Sequence[Path], Flag("Result files, or folders with one.", argument=True, many=True, reads=True)]
@@ -92,9 +93,9 @@ class Report:
     "p4reduce example settings > my.yaml",
 )
 class Example:
-    """Print a file to begin with, or list them all.
+    """Print an example of an input file, or list all examples.
 
-    Every command that reads a file names the kind in its examples.
+    The help of every command that reads a file names its example.
     """
 
     kind: Annotated[

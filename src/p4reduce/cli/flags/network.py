@@ -22,8 +22,8 @@ from p4reduce.cli.flags.common import (
 from p4reduce.runs.settings import Duplicate, Loss, Reorder
 
 GROUPS: Final = {
-    "topo": "Topologies: bundled, built from parameters, or files of yours.",
-    "net": "Networks of the kernel that stand until they are taken down.",
+    "topo": "Show topologies, and choose the switches that should aggregate.",
+    "net": "Build networks of kernel namespaces, which stand until they are taken down.",
 }
 Node = Annotated[str, Flag("Name of a host or a switch.", argument=True)]
 
@@ -60,14 +60,14 @@ class TopoShow:
     "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
 )
 class TopoCapable:
-    """Choose the switches that should aggregate for some tasks, the one that saves most first.
+    """Choose the switches that should aggregate for some tasks, in the order of what they save.
 
-    For one task this is SOAR's optimum on its shortest paths; for several, greedy over all of them together.
+    For one task the choice is SOAR's optimum on its shortest paths; for several tasks it is greedy over all of them.
     """
 
     topology: TopologyArgument
     count: Annotated[int, Flag("Number of switches that may aggregate.", "-n", least=1)]
-    tasks: Annotated[Path, Flag("File of tasks, as 'p4reduce tasks submit' reads it.", reads=True)]
+    tasks: Annotated[Path, Flag("File of tasks as YAML or CSV.", reads=True, example="tasks")]
     as_json: Json = False
 
 
@@ -78,10 +78,10 @@ class TopoCapable:
     "p4reduce topo upgrade fat-tree:k=4,capable=none -k 4 --no-packets --json",
 )
 class TopoUpgrade:
-    """Choose switches to make programmable: those with which the bound of the best plan falls most.
+    """Choose the switches to make programmable, so that the bound of the best plan falls most.
 
-    Beside it: what SOAR would choose, which counts copies on all links, random sets, none and all; and what plan best
-    takes with each of them, on packets.
+    The command also shows the choice of SOAR, which counts copies on all links, random sets, no switch and all
+    switches, and measures on packets how long plan best takes with each of them.
     """
 
     topology: TopologyArgument
@@ -110,10 +110,10 @@ class TopoUpgrade:
 class NetUp:
     """Build a network of namespaces and switches, and leave it standing.
 
-    Hosts are network namespaces with an interface eth0; switches run the bundled program and have routes, so hosts
-    reach each other at once, or a program of yours with the entries of its runtime files. Links are held to their
-    rates; delays from 0.1 ms on and faults are made by relays. Needs root, or a system that lets users make namespaces
-    ('p4reduce doctor' tells). Nothing is left after 'net down'.
+    Hosts are network namespaces with an interface eth0. Switches run the bundled program and have routes, so that hosts
+    reach each other at once, or they run your own program with the entries of its runtime files. Links are held to
+    their rates; relays make faults, and delays from 0.1 ms on. The command needs root, or a system that lets users make
+    namespaces, which 'p4reduce doctor' tells. Nothing is left after 'p4reduce net down'.
     """
 
     topology: TopologyArgument
@@ -161,8 +161,8 @@ class NetUp:
 class NetExec:
     """Run a program in a host, or beside the switches.
 
-    All switches are in one namespace: there, P4Runtime answers at the addresses that 'net list' shows, and
-    $P4RUNTIME_ADDRESS and $P4RUNTIME_DEVICE_ID are those of the switch named. The exit code is the program's.
+    All switches are in one namespace, where P4Runtime answers at the addresses that 'p4reduce net list' shows.
+    $P4RUNTIME_ADDRESS and $P4RUNTIME_DEVICE_ID are those of the named switch. The exit code is that of the program.
     """
 
     node: Node
@@ -178,7 +178,7 @@ class NetExec:
     "p4reduce net pcap h1 1 --out - | wireshark -k -i -",
 )
 class NetPcap:
-    """Show or keep what crosses a port, in both directions, until Ctrl-C."""
+    """Show or record the frames that cross a port in both directions, until Ctrl-C."""
 
     node: Node
     port: Annotated[int, Flag("Number of the port; a host has port 1.", argument=True)]
@@ -191,9 +191,9 @@ class NetPcap:
 
 @command("net shell", "p4reduce.cli.commands.net:shell", "p4reduce net shell s1")
 class NetShell:
-    """Open p4runtime-shell on a switch: tables, counters, packets by hand.
+    """Open p4runtime-shell on a switch, for tables, counters and packets by hand.
 
-    It pins an old protobuf and so lives in an environment of its own; when that is missing, the way to it is said.
+    The shell needs an old protobuf, and therefore an environment of its own; 'make clients' makes it.
     """
 
     switch: Annotated[str, Flag("Name of a switch.", argument=True)]
@@ -211,7 +211,7 @@ class NetList:
 @command("net down", "p4reduce.cli.commands.net:down",
          "p4reduce net down", "p4reduce net down lab3", "p4reduce net down --all")  # fmt: skip
 class NetDown:
-    """Take a network down, with all that runs in it."""
+    """Take a network down, and end all that runs in it."""
 
     which: Annotated[
         str | None, Flag("Name of the one that is meant, where several are up.", argument=True, default="the only one")
@@ -223,9 +223,9 @@ class NetDown:
 @command("doctor", "p4reduce.cli.commands.doctor:doctor",
          "p4reduce doctor --json | jq '.[] | select(.found == null)'")  # fmt: skip
 class Doctor:
-    """Say what is installed, and what each missing part would add.
+    """Show what is installed, and what each missing part would add.
 
-    Exit code 1 only when something is missing that p4reduce cannot do without.
+    The exit code is 1 only when something is missing that p4reduce cannot do without.
     """
 
     as_json: Json = False
@@ -235,8 +235,8 @@ class Doctor:
 class Clean:
     """End the processes and remove the folders of runs that were killed.
 
-    Namespaces and interfaces need no cleaning: they end with the last process in them. Only processes that carry the
-    word of a dead run are ended; runs that go on are left alone, unless --all is given.
+    Namespaces and interfaces need no cleaning, because they end with the last process in them. The command ends only
+    processes of dead runs, and leaves the others alone unless --all is given.
     """
 
     every: All = False

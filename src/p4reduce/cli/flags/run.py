@@ -76,8 +76,8 @@ class Demo:
 class Run:
     """Run one collective or one training through the switches.
 
-    Counts every byte on every link and checks the counts against the plan's prediction. Exit code 1 when they
-    differ, or when a sum saturated.
+    The command counts every byte on every link, and compares the counts with the prediction of the plan. The exit code
+    is 1 when they differ, or when a sum saturated.
     """
 
     out: Out = None
@@ -111,12 +111,13 @@ class Run:
     passes_on=True,
 )
 class Launch:
-    """Start a script of yours once for each rank; its collectives go through the switches.
+    """Start a script once for each rank, and carry its collectives through the switches.
 
-    In a PyTorch script: 'torch.distributed.init_process_group("p4reduce")'. Else: 'from p4reduce import connect',
-    'comm = connect()', then comm.rank, comm.size, comm.all_reduce(array) ... Flags of p4reduce stand before the
-    script, all that follows belongs to it. Lines are shown with the rank that printed them. When a rank fails all are
-    ended, and its exit code is passed on, unless --on-failure has the others go on (docs/faults.md).
+    A PyTorch script calls 'torch.distributed.init_process_group("p4reduce")'. Any other script calls 'from p4reduce
+    import connect' and 'comm = connect()', and then has comm.rank, comm.size and comm.all_reduce(array). Flags of
+    p4reduce stand before the script; everything behind it belongs to the script. Each line of output begins with the
+    rank that printed it. When a rank fails, the command ends all ranks and exits with the code of that rank, unless
+    --on-failure lets the others go on (docs/faults.md).
     """
 
     command: Annotated[
@@ -188,9 +189,9 @@ class Launch:
 class Perf:
     """Measure a collective over a range of sizes, plan by plan, in the columns of NVIDIA's nccl-tests.
 
-    In virtual time figures are exact, and one collective at each size is enough. In real time gloo and MPI are
-    measured on the same links in the same run, where PyTorch, and mpi4py with MPICH, are installed. K, M and G are
-    1024, 1024^2 and 1024^3 bytes, as there.
+    In virtual time the figures are exact, so one collective at each size is enough. In real time the command also
+    measures gloo and MPI on the same links, where PyTorch, and mpi4py with MPICH, are installed. K, M and G are 1024,
+    1024^2 and 1024^3 bytes, as in nccl-tests.
     """
 
     minbytes: Annotated[int, Flag("Smallest size in bytes, as in 64K or 1M.", "-b", parse=octets, default="64K")] = (
@@ -227,7 +228,9 @@ class Perf:
             raise BadInput(f"--stepfactor: {self.stepfactor:g}; must be above 1")
         _ = self.experiments
         if self.minbytes > self.maxbytes:
-            raise BadInput(f"--minbytes: {self.minbytes} is more than --maxbytes: {self.maxbytes}; exchange them")
+            raise BadInput(
+                f"--minbytes: {self.minbytes} bytes are more than --maxbytes, {self.maxbytes}; exchange them"
+            )
 
 
 @command(
@@ -239,7 +242,7 @@ class Perf:
     "p4reduce compare --elements 4000000 --json | jq '.[].ratio_to_bound'",
 )
 class Compare:
-    """Run the same work with several plans: one table, one CSV, one report."""
+    """Run the same work with several plans, and write one table, one CSV and one report."""
 
     plans: Plans = DEFAULT_PLANS
     out: RunsFolder = Path("out/compare")
@@ -269,9 +272,9 @@ class Compare:
 class Confirm:
     """Run the same work in virtual time and on real sockets, and compare them.
 
-    The results must be the same bytes (of a training: every sum, the weights, loss and accuracy at every step), and the
-    frames that were sent for the first time must be those that the plan predicted, on every link, wherever it ran.
-    Faults are those of the real links; virtual time knows none here. Exit code 1 when something differs.
+    The results must be the same bytes; of a training these are every sum, and the weights, loss and accuracy at every
+    step. On every link the frames that were sent for the first time must be those that the plan predicted. Faults
+    happen on the real links only. The exit code is 1 when something differs.
     """
 
     plans: Plans = ("steiner", "ring", "ps")
@@ -304,10 +307,10 @@ class Confirm:
     "p4reduce sweep --workers 2..8 --rates 10G,100G --lanes 64,256 --out out/scaling",
 )
 class Sweep:
-    """Run every combination of the given lists, one row each.
+    """Run every combination of the given lists, and write a row for each.
 
-    A row is written as soon as its run ends; a run that fails is a row with its error, and the sweep goes on. The
-    exit code is then 1.
+    A row is written as soon as its run ends. A run that fails becomes a row with its error, the sweep goes on, and the
+    exit code is 1.
     """
 
     plans: Plans = DEFAULT_PLANS

@@ -1,6 +1,7 @@
 """The commands that decide: plans of one job, tasks and who runs them, turns, priorities, Slurm."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -37,23 +38,25 @@ if TYPE_CHECKING:
     from p4reduce.runs.experiment import Experiment
 
 GROUPS: Final = {
-    "plan": "Plans: who adds up where, and what each link will carry.",
-    "tasks": "AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.",
-    "tdm": "TDM: training jobs over an optical cross-connect, in turns.",
-    "priorities": "Priorities: jobs that share links, and what an order between them does.",
-    "slurm": "Slurm: jobs that go where p4reduce's placement says, and all-reduce there.",
+    "plan": "Show the plan of a job: where its tensors are summed, and what each link will carry.",
+    "tasks": "Submit, list, show and cancel AI tasks, which 'p4reduce orchestrate' runs.",
+    "tdm": "Plan and play turns (TDM) of training jobs over an optical cross-connect.",
+    "priorities": "Compare priority policies for jobs that share links.",
+    "slurm": "Run Slurm jobs on the hosts that p4reduce chooses, with all-reduce in the switches.",
 }
 OXC: Final = "oxc:pods=4,hosts=4,ports=2,rate=25G,delta=200us"
-Database = Annotated[Path, Flag("SQLite file of tasks, plans and measurements.", "-d")]
 DATABASE: Final = Path("tasks.sqlite")
 
 
-def _is_there(flags: "TasksList | TasksShow | TasksSwaps | TasksCancel | Orchestrate") -> None:
-    """That there is a database."""
-    if not flags.database.is_file():
-        raise BadInput(f"--database: {flags.database}: there is no such file; 'p4reduce tasks submit' makes one")
+def database(text: str, flag: str) -> Path:
+    """A database that is there."""
+    if not Path(text).is_file():
+        raise BadInput(f"{flag}: {text}: there is no such file; 'p4reduce tasks submit' makes one")
+    return Path(text)
 
 
+TASKS: Final = Flag("SQLite file of tasks, plans and measurements.", "-d")
+Database = Annotated[Path, replace(TASKS, parse=database)]
 Task = Annotated[str, Flag("Name of the task.", argument=True, metavar="NAME")]
 Scale = Annotated[float, Flag("Divisor of the jobs' bytes, of their training and of delta.", least=0.001)]
 Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=1, most=1000)]
@@ -68,7 +71,7 @@ Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=
     "p4reduce plan show -p steiner --entries",
 )
 class PlanShow:
-    """Show a plan: its tree, ports, table entries, and the predicted bytes of every link."""
+    """Show the tree, the ports and the table entries of a plan, and the bytes that it predicts for every link."""
 
     entries: Annotated[bool, Flag("Show all table entries, not only their number.")] = False
     bound: Bound = False
@@ -104,23 +107,26 @@ class PlanShow:
     "p4reduce tasks show task1",
 )
 class TasksSubmit:
-    """Queue the tasks of files, all of them or none.
+    """Queue the tasks of files, either all of them or none.
 
-    A YAML file has a list 'tasks', a CSV file a line for each task: name, server, workers (in CSV separated by
-    spaces), elements; if wanted rounds, training, demand, arrival, deadline, priority ('20us', '1G'), and select, which
-    has part of the workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
+    A YAML file has a list 'tasks', and a CSV file has a line for each task. A task has name, server, workers (in CSV
+    separated by spaces) and elements. It may have rounds, training, demand, arrival, deadline and priority ('20us',
+    '1G'), and select, by which some of the workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
 
-    With a number as workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named; then
-    also slots (of a host, for each worker), shards (home hosts of the data), shard_bytes; owner is for --order fair.
+    With a number of workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named. Such a
+    task may also have slots (of a host, for each worker), shards (home hosts of the data) and shard_bytes. The field
+    owner is for --order fair.
 
-    on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can
-    take the worker's place), raise (it fails at once, and says who died), shrink (the others go on). With max_restarts
-    it begins anew so often where it would fail, from its last checkpoint. aggregation (switches or hosts) says who may
-    add up, reservation (peak or mean) what links keep for it.
+    The field on_failure decides what happens when a worker dies: with abort, the default, the task fails unless another
+    worker can take the place; with raise it fails at once and names the worker; with shrink the others go on. With
+    max_restarts the task starts again from its last checkpoint, at most so many times. The field aggregation (switches
+    or hosts) decides where sums are made, and reservation (peak or mean) decides what links reserve for the task.
     """
 
-    traces: Annotated[Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True)]
-    database: Database = DATABASE
+    traces: Annotated[
+        Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True, example="tasks")
+    ]
+    database: Annotated[Path, TASKS] = DATABASE
     as_json: Json = False
 
 
@@ -131,37 +137,33 @@ class TasksList:
 
     database: Database = DATABASE
     as_json: Json = False
-    check = _is_there
 
 
 @command("tasks show", "p4reduce.cli.commands.tasks:show",
          "p4reduce tasks show task1", "p4reduce tasks show task1 --json | jq .decisions")  # fmt: skip
 class TasksShow:
-    """Show a task: its states, rounds, plans, turns over a cross-connect, and every decision with its reasons."""
+    """Show the states, rounds, plans and turns of a task, and every decision with its reasons."""
 
     name: Task
     database: Database = DATABASE
     as_json: Json = False
-    check = _is_there
 
 
 @command("tasks swaps", "p4reduce.cli.commands.tasks:swaps",
          "p4reduce tasks swaps", "p4reduce tasks swaps -d other.sqlite --json")  # fmt: skip
 class TasksSwaps:
-    """List every swap of a running task's tree: what it saved, and what the interruption cost."""
+    """List every swap of a running task's tree, with what it saved and what the interruption cost."""
 
     database: Database = DATABASE
     as_json: Json = False
-    check = _is_there
 
 
 @command("tasks cancel", "p4reduce.cli.commands.tasks:cancel", "p4reduce tasks cancel task1")
 class TasksCancel:
-    """Ask the orchestrator to give a task up."""
+    """Ask the orchestrator to give up a task."""
 
     name: Task
     database: Database = DATABASE
-    check = _is_there
 
 
 @command(
@@ -179,17 +181,17 @@ class TasksCancel:
 class Orchestrate:
     """Run the tasks of a database until all have ended.
 
-    Hosts, links and switches run in a process of their own, which this command starts where none listens at the
-    socket, and ends when all is done. Killed at any moment, the command goes on where it was when it is called again.
+    Hosts, links and switches run in a process of their own. The command starts that process where none listens at the
+    socket, and ends it at the end. A command that was killed at any moment goes on where it was when it starts again.
 
-    Profiles of hosts (--hosts) have for each host, and in 'default' for all others: slowdown, models, most_models, add
-    (time to add one element of one model that arrives, as in '400ps') utility (of its data, for tasks that select
-    their local models) and slots (GPUs, for tasks that name no hosts). 'p4reduce tasks show' has the times
-    that follow from them, and why a task got its hosts.
+    Profiles of hosts (--hosts) have these fields for each host, and in 'default' for all others: slowdown, models,
+    most_models, add (time to add one element of one model that arrives, as in '400ps'), utility (of its data, for tasks
+    that select their local models) and slots (GPUs, for tasks that name no hosts). 'p4reduce tasks show' shows the
+    times that follow from them, and why a task got its hosts.
 
     With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits that are
-    made for them, others train on the same hosts. It places tasks that name no hosts; 'p4reduce tasks show' has their
-    group, configurations and windows, planned and real.
+    made for them, others train on the same hosts. The scheduler places tasks that name no hosts. 'p4reduce tasks show'
+    shows their group, configurations and windows, both planned and real.
     """
 
     database: Database = DATABASE
@@ -286,7 +288,6 @@ class Orchestrate:
     hold: Hold = False
     open_page: Open = False
     as_json: Json = False
-    check = _is_there
 
 
 @command(
@@ -297,9 +298,9 @@ class Orchestrate:
     "p4reduce tdm plan -t oxc:pods=8,hosts=4,ports=2,rate=25G jobs.csv --policy seed --json",
 )
 class TdmPlan:
-    """Plan jobs on an optical cross-connect: groups, hosts, trees, circuits, windows.
+    """Plan the groups, hosts, trees, circuits and windows of jobs on an optical cross-connect.
 
-    Times are predictions: 'p4reduce tdm run' measures them on packets.
+    The times are predictions, which 'p4reduce tdm run' measures on packets.
     """
 
     jobs: JobsFile
@@ -322,9 +323,10 @@ class TdmPlan:
     f"p4reduce tdm run -t {OXC} jobs.yaml --clock slots --keep pause --json",
 )
 class TdmRun:
-    """Play a policy's schedule on packets, which cross the P4 program.
+    """Play the schedule of one scheduler on packets that cross the P4 program.
 
-    Every sum and block is checked, and every link's first transmissions, process by process, against the prediction.
+    The command checks every sum and block, and compares the first transmissions on every link, process by process, with
+    the prediction.
     """
 
     jobs: JobsFile
@@ -354,7 +356,7 @@ class TdmRun:
 @command("tdm compare", "p4reduce.cli.commands.tdm:compare",
          f"p4reduce tdm compare -t {OXC} jobs.yaml --policies tdm,no-tdm,static")  # fmt: skip
 class TdmCompare:
-    """Play the same jobs with several policies: one line each."""
+    """Play the same jobs with several schedulers, and print a line for each."""
 
     jobs: JobsFile
     network: CrossConnect = OXC
@@ -376,9 +378,9 @@ class TdmCompare:
     "p4reduce tdm trace --gpus 4096 --jobs 2000 --loads 1 --json",
 )
 class TdmTrace:
-    """Play arrivals drawn from a trace: waiting and completion times of jobs under each policy.
+    """Play arrivals that are drawn from a trace, and compare the completion times of jobs under several policies.
 
-    Flow level: a job advances at the throughput that its way of sharing GPUs gives it.
+    The command works at the level of flows: a job advances at the throughput that its way of sharing GPUs gives it.
     """
 
     trace: Annotated[Literal["philly", "helios"], Flag("Cluster whose jobs' durations are drawn.")] = "philly"
@@ -414,12 +416,11 @@ class PrioritiesPolicies:
 class PrioritiesCompare:
     """Run the jobs of a file together under several policies, and each of them alone.
 
-    On packets, in virtual time: every sum is checked, and every byte on a link was predicted, or is a resend.
+    The jobs run on packets in virtual time. The command checks every sum, and checks that every byte on a link was
+    predicted or is a resend.
     """
 
-    file: Annotated[
-        Path, Flag("YAML file of jobs ('p4reduce example priorities' prints one).", argument=True, reads=True)
-    ]
+    file: Annotated[Path, Flag("YAML file of jobs.", argument=True, reads=True, example="priorities")]
     policies: Annotated[
         Sequence[str],
         Flag("Priority policies to compare, separated by commas.", "-p", parse=each(PRIORITY_POLICIES.check)),
@@ -436,8 +437,8 @@ class PrioritiesCompare:
 class SlurmConf:
     """Write slurm.conf, topology.conf and job_submit.lua for a topology, and start nothing.
 
-    Its hosts for local models are the nodes, all of them on this machine, on ports 26817 and above of 127.0.0.1.
-    'p4reduce slurm up' writes its own, with ports that are free.
+    The workers of the topology are the nodes, all of them on this machine, on ports 26817 and above of 127.0.0.1.
+    'p4reduce slurm up' writes files of its own, with ports that are free.
     """
 
     topology: TopologyArgument
@@ -454,9 +455,9 @@ class SlurmConf:
 class SlurmUp:
     """Start a Slurm cluster on this machine, and choose the hosts of its marked jobs, until Ctrl-C.
 
-    A job whose comment begins with 'p4reduce' is held until its hosts are chosen and its tree is in the switches; then
-    it begins there, and its ranks all-reduce over the network by 'connect()'. Other jobs are Slurm's own. Nothing is
-    left when this ends: daemons, jobs, sockets, files. No root is needed.
+    A job whose comment begins with 'p4reduce' is held until its hosts are chosen and its tree is in the switches. Then
+    it begins there, and its ranks all-reduce over the network by 'connect()'. Slurm places all other jobs. Nothing is
+    left when the command ends: no daemons, jobs, sockets or files. The command needs no root.
     """
 
     topology: TopologyArgument
@@ -476,7 +477,7 @@ class SlurmUp:
     passes_on=True,
 )
 class SlurmExec:
-    """Run a program, such as sbatch or squeue, for a cluster that is up. The exit code is the program's."""
+    """Run a program, such as sbatch or squeue, for a cluster that is up, and exit with its code."""
 
     command: PassedOn
     name: Name = None
@@ -485,9 +486,9 @@ class SlurmExec:
 @command("slurm move", "p4reduce.cli.commands.slurm:move",
          "p4reduce slurm move 12", "p4reduce slurm move 12 --to h1,h2,h3,h4")  # fmt: skip
 class SlurmMove:
-    """Have a job end, and begin again on other hosts.
+    """End a job, and begin it again on other hosts.
 
-    Slurm runs it anew from its beginning: what it goes on from is the job's own checkpoint.
+    Slurm runs the job from its beginning; the job itself reads its checkpoint, if it has one.
     """
 
     number: Annotated[int, Flag("Number of the job.", argument=True)]
@@ -505,11 +506,11 @@ class SlurmMove:
     "p4reduce slurm demo -t leaf-spine-16      # a uniform network: nothing to know there",
 )
 class SlurmDemo:
-    """Run the same jobs under Slurm's own choice of hosts and under p4reduce's: mean completion times.
+    """Compare mean completion times of the same jobs on hosts that Slurm chooses and on those that p4reduce chooses.
 
-    Slurm and the ranks' processes are real; completion times are virtual, from packets that crossed the P4 program, and
-    have no part of the machine's time in them. Exit code 1 when a job did not run where it was to, a sum was not exact,
-    or the first placement policy of the list is no better than each of Slurm's own.
+    Slurm and the processes of the ranks are real. Completion times are virtual, from packets that crossed the P4
+    program, and do not depend on the speed of the machine. The exit code is 1 when a job did not run on its hosts, when
+    a sum was not exact, or when the first placement policy of the list is no better than each of Slurm's own.
     """
 
     topology: Annotated[str, Flag(TOPOLOGY, "-t", parse=network)] = "two-generations"

@@ -10,7 +10,7 @@ from p4reduce.cli.flags.common import Json, P4Info
 from p4reduce.cli.lists import device_ids, macro
 from p4switch.abi import CPU_PORT, MAX_PORT
 
-GROUPS: Final = {"p4": "P4 programs: check them, compile them; nothing else is needed."}
+GROUPS: Final = {"p4": "Check and compile P4 programs, without p4c."}
 
 Source = Annotated[Path, Flag("P4_16 program for v1model.", argument=True, metavar="MY.P4", reads=True)]
 Defines = Annotated[Sequence[tuple[str, str]], Flag("Macro, as NAME or NAME=VALUE.", name="-D", parse=macro, many=True)]
@@ -20,9 +20,9 @@ Folders = Annotated[Sequence[Path], Flag("Folder of files that are included.", n
 @command("p4 check", "p4reduce.cli.commands.p4:check",
          "p4reduce p4 check my.p4", "p4reduce p4 check p4src/p4reduce.p4 -D LANES=256 --json")  # fmt: skip
 class P4Check:
-    """Check a program: errors and warnings, each with its line and what mends it.
+    """Check a program, and show each error and warning with its line and its fix.
 
-    Exit code 0: it compiles, though there may be warnings; 2: it does not.
+    The exit code is 0 when the program compiles, with or without warnings, and 2 when it does not.
     """
 
     source: Source
@@ -38,7 +38,7 @@ class P4Check:
     "p4reduce p4 compile my.p4 -o build/my.json --p4info build/my.p4info.txt -I include",
 )
 class P4Compile:
-    """Compile a program: BMv2's JSON (2.23) and P4Info, as p4c-bm2-ss writes them."""
+    """Compile a program to BMv2's JSON (2.23) and P4Info, as p4c-bm2-ss writes them."""
 
     source: Source
     target: Annotated[
@@ -63,10 +63,11 @@ class P4Compile:
 class Switch:
     """Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.
 
-    Prints the address that it listens on, then serves until Ctrl-C or SIGTERM. Ports are network interfaces or UDP
-    sockets (-i), or virtual: then frames come from pcap files, in the order of their time stamps, and what leaves is
-    written to pcap files. Without a program the frames wait for a controller to set one (those of interfaces are
-    dropped meanwhile); to write table entries first, use --wait-signal and 'kill -USR1'.
+    The command prints the address on which it listens, and serves until Ctrl-C or SIGTERM. Ports are network interfaces
+    or UDP sockets (-i), or they are virtual. Frames of virtual ports come from capture files, in the order of their time
+    stamps, and frames that leave are written to capture files. Without a program, frames of files wait until a controller sets one,
+    and frames of interfaces are dropped. To write table entries before frames are played, use --wait-signal and
+    'kill -USR1'.
     """
 
     argument: Annotated[
@@ -128,10 +129,10 @@ class Switch:
     "p4reduce trace prog.json --ir",
 )
 class Trace:
-    """Show what a P4 program does with packets: states, keys, entries that hit, values before and after, and why
-    a packet left where it did.
+    """Show what a P4 program does with packets, statement by statement, and why each packet leaves where it does.
 
-    The interpreter of the embedded switch runs the packets one after the other; registers and counters carry over.
+    The trace has parser states, keys, the entries that hit, and values before and after. The interpreter of the
+    embedded switch runs the packets one after the other, so registers and counters keep their values.
     """
 
     program: Annotated[
@@ -142,7 +143,13 @@ class Trace:
     ] = None
     entries: Annotated[
         Path | None,
-        Flag("YAML or JSON file of table entries, multicast groups and registers.", "-e", reads=True, default="none"),
+        Flag(
+            "YAML or JSON file of table entries, multicast groups and registers.",
+            "-e",
+            reads=True,
+            example="entries",
+            default="none",
+        ),
     ] = None
     packet: Annotated[
         Sequence[str],
@@ -179,10 +186,10 @@ class Trace:
     "p4reduce pcap --dissector > p4reduce.lua   # then: tshark -X lua_script:p4reduce.lua -r run.pcap",
 )
 class Pcap:
-    """Show the packets of captures, a line for each, or have Wireshark understand them.
+    """Show the packets of captures, a line for each, or install a dissector for Wireshark.
 
-    Wireshark knows nothing of the aggregation header and shows bare UDP; with the dissector it shows every field and
-    lane, and filters by them: 'p4reduce.type == 3 && p4reduce.seq == 7'.
+    Wireshark shows packets as bare UDP, because it does not know the aggregation header. With the dissector it shows
+    every field and lane, and filters by them, as in 'p4reduce.type == 3 && p4reduce.seq == 7'.
     """
 
     files: Annotated[Sequence[Path], Flag("Capture files.", argument=True, many=True, reads=True)] = ()
