@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from p4reduce.base.flags import SPECS, flags
 from p4reduce.cli.main import PANELS, app
 from tests.support.fresh import in_a_fresh_process
-from tests.support.imports import imported_by
+from tests.support.imports import BAD_VALUES, every_command, imported_by
 
 HEAVY = ("finsy", "grpc", "llvmlite", "matplotlib", "networkx", "numba", "numpy", "pyroute2", "rich.progress", "scapy",
          "scipy", "uvicorn")  # fmt: skip
@@ -18,29 +18,7 @@ QUICKER = (*HEAVY, "pydantic", "yaml")
 """What the list of commands does without, too."""
 
 
-def every_command():
-    """Their words."""
-    for words, command in typer.main.get_command(app).commands.items():
-        yield from ((words, inner) for inner in command.commands) if hasattr(command, "commands") else [(words,)]
-
-
-COMMANDS = list(every_command())
-BAD_VALUES = (
-    "run --plan nope", "run --lanes 65", "run --loss 1.5", "run --rate 10X", "run -t nowhere.yaml", "run -t nowhere",
-    "run --config missing.yaml", "run --p4 missing.p4", "compare --plans nope", "sweep --seeds 5..1", "perf -b x",
-    "demo --elements 1.5", "confirm --targets nope", "launch missing.py", "launch --join soon fine.py",
-    "topo show missing.yaml", "topo capable star8 --count 2 --tasks missing.yaml", "topo upgrade star8 -k 0",
-    "net up missing.yaml", "net up star8 --loss 2", "net up star8 --lanes 65", "p4 check missing.p4",
-    "p4 compile missing.p4", "switch missing.json", "switch --device-id x", "switch --executor nope",
-    "trace missing.p4 --packet 00", "trace", "trace --program 65 --packet 00", "pcap missing.pcap", "pcap",
-    "plan show --plan nope", "tasks submit missing.yaml", "tasks list -d missing.sqlite", "orchestrate --policy nope",
-    "orchestrate -d missing.sqlite", "orchestrate --order nope", "orchestrate --placement nope",
-    "orchestrate --forecast nope", "orchestrate --schedule nope", "orchestrate --slots nope",
-    "orchestrate --cut s1@5ms", "orchestrate --kill h1", "orchestrate --control-latency soon",
-    "tdm plan missing.yaml", "tdm run missing.yaml", "tdm compare missing.yaml --policies nope", "tdm trace --trace x",
-    "tdm trace --loads x", "priorities compare missing.yaml", "slurm conf missing.yaml made", "slurm up nowhere",
-    "slurm demo -t missing.yaml", "report missing.json", "example nope",
-)  # fmt: skip
+COMMANDS = tuple(every_command())
 
 
 def test_the_list_of_commands_imports_least():

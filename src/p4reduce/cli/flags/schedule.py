@@ -194,7 +194,7 @@ class Orchestrate:
     shows their group, configurations and windows, both planned and real.
     """
 
-    database: Database = DATABASE
+    database: Annotated[Path, TASKS] = DATABASE
     topology: Annotated[
         str | None, Flag(TOPOLOGY, "-t", parse=network, default="the network that runs at the socket")
     ] = None

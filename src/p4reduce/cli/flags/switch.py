@@ -63,11 +63,11 @@ class P4Compile:
 class Switch:
     """Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.
 
-    The command prints the address on which it listens, and serves until Ctrl-C or SIGTERM. Ports are network interfaces
-    or UDP sockets (-i), or they are virtual. Frames of virtual ports come from capture files, in the order of their time
-    stamps, and frames that leave are written to capture files. Without a program, frames of files wait until a controller sets one,
-    and frames of interfaces are dropped. To write table entries before frames are played, use --wait-signal and
-    'kill -USR1'.
+    The command prints the address on which it listens, and serves until Ctrl-C or SIGTERM. Ports are network
+    interfaces or UDP sockets (-i), or they are virtual. Frames of virtual ports come from capture files in the order of
+    their time stamps, and frames that leave are written to capture files. Without a program, frames of files wait until
+    a controller sets one, and frames of interfaces are dropped. To write table entries before frames are played, use
+    --wait-signal and 'kill -USR1'.
     """
 
     argument: Annotated[
