@@ -4,10 +4,12 @@ A field is a flag when its type is ``Annotated[type, Flag("What it does.")]``; t
 :func:`command` made. Commands share a flag by sharing its annotated type.
 """
 
+import builtins
 import dataclasses
 import os
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from keyword import iskeyword
 from typing import (
     Annotated,
     Any,
@@ -201,9 +203,8 @@ def _default(model: Any, name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """A command: its words behind the program's name, what it does (``module:function``), and examples of it."""
+    """A command: what it does (``module:function``), and examples of it."""
 
-    path: str
     does: str
     examples: tuple[str, ...]
     passes_on: bool
@@ -216,15 +217,19 @@ _C = TypeVar("_C")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def command(path: str, does: str, *examples: str, passes_on: bool = False) -> Callable[[type[_C]], type[_C]]:
+def command(path: str, *examples: str, passes_on: bool = False) -> Callable[[type[_C]], type[_C]]:
     """Decorator of a class with a field for each flag: it becomes a frozen dataclass, and a command.
 
-    A method ``check`` of it, if it has one, is called before anything else is imported; it raises `BadInput`.
+    What 'topo list' does is ``list_`` in the module ``topo`` of the folder ``commands`` beside the module of the class,
+    or beside its folder. A method ``check``, if there is one, is called before that is imported; it raises `BadInput`.
     """
 
     def decorate(model: type[_C]) -> type[_C]:
         made = dataclasses.dataclass(frozen=True, kw_only=True)(model)
-        SPECS[path] = made, Spec(path, does, examples, passes_on)
+        folder = model.__module__.rpartition(".flags")[0] or model.__module__.rpartition(".")[0]
+        function = path.rsplit(maxsplit=1)[-1].replace("-", "_")
+        function += "_" * (iskeyword(function) or hasattr(builtins, function))
+        SPECS[path] = made, Spec(f"{folder}.commands.{path.split(maxsplit=1)[0]}:{function}", examples, passes_on)
         return made
 
     return decorate

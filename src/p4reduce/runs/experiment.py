@@ -43,9 +43,8 @@ class FaultOptions(BaseModel):
     loss: Loss = Field(0.0, ge=0, lt=1)
     duplicate: Duplicate = Field(0.0, ge=0, lt=1)
     reorder: Reorder = Field(0.0, ge=0, lt=1)
-    corrupt: Annotated[float, Flag("Probability that a link damages a frame, which is then dropped.", panel=FAULTS)] = (
-        Field(0.0, ge=0, lt=1)
-    )
+    corrupt: Annotated[float, Flag("Probability that a link damages a frame, which is then dropped.",
+            panel=FAULTS)] = Field(0.0, ge=0, lt=1)  # fmt: skip
 
 
 class Experiment(BaseModel):
@@ -57,74 +56,41 @@ class Experiment(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     topology: Topology = "leaf-spine-8"
-    plan: Annotated[
-        str,
-        Flag(
-            "Plan: steiner, mst, spt and striped sum in switches, ring and ps in hosts; best is the fastest of them.",
-            "-p",
-            panel=NETWORK,
-        ),
-    ] = "steiner"
-    workers: Annotated[
-        int | None,
-        Flag(
-            "Number of hosts that take part, in the order of the topology.",
-            "-n",
-            panel=NETWORK,
-            default="all that are not servers",
-        ),
-    ] = Field(None, ge=1)
-    rate: Annotated[
-        str | None, Flag("Rate of every link in bit/s, as in 100G.", panel=NETWORK, default="as the topology says")
-    ] = None
-    delay: Annotated[
-        str | None, Flag("Propagation delay of every link, as in 1us.", panel=NETWORK, default="as the topology says")
-    ] = None
-    queue_frames: Annotated[
-        int, Flag("Capacity of an output queue of a switch, in frames for each priority.", panel=NETWORK)
-    ] = Field(1024, ge=2, lt=2**31)
-    model: Annotated[
-        Literal["digits", "tensor"], Flag("Train the classifier of digits, or sum a plain tensor.", "-m", panel=WORK)
-    ] = "tensor"
+    plan: Annotated[str, Flag("Plan: steiner, mst, spt and striped sum in switches, ring and ps in hosts; best is "
+            "the fastest of them.", "-p", panel=NETWORK)] = "steiner"  # fmt: skip
+    workers: Annotated[int | None, Flag("Number of hosts that take part, in the order of the topology.", "-n",
+            panel=NETWORK, default="all that are not servers")] = Field(None, ge=1)  # fmt: skip
+    rate: Annotated[str | None, Flag("Rate of every link in bit/s, as in 100G.", panel=NETWORK,
+            default="as the topology says")] = None  # fmt: skip
+    delay: Annotated[str | None, Flag("Propagation delay of every link, as in 1us.", panel=NETWORK,
+            default="as the topology says")] = None  # fmt: skip
+    queue_frames: Annotated[int, Flag("Capacity of an output queue of a switch, in frames for each priority.",
+            panel=NETWORK)] = Field(1024, ge=2, lt=2**31)  # fmt: skip
+    model: Annotated[Literal["digits", "tensor"], Flag("Train the classifier of digits, or sum a plain tensor.", "-m",
+            panel=WORK)] = "tensor"  # fmt: skip
     collective: Annotated[
         Literal["all_reduce", "broadcast", "push", "pull", "push_pull", "all_to_all"],
         Flag("Collective to run; a training takes all_reduce or push_pull.", panel=WORK),
     ] = "all_reduce"
-    elements: Annotated[
-        int,
-        Flag(
-            "Number of float32 elements of the tensor, as in 262144, 64k, 1M or 1Mi.", "-e", panel=WORK, metavar="COUNT"
-        ),
-    ] = Field(262_144, ge=1)
-    repeat: Annotated[int, Flag("Number of collectives on the tensor, one after the other.", panel=WORK)] = Field(
-        1, ge=1
-    )
-    epochs: Annotated[int, Flag("Number of passes over the training data (with --model digits).", panel=WORK)] = Field(
-        10, ge=1
-    )
-    target_accuracy: Annotated[
-        float, Flag("Test accuracy up to which the time is measured (with --model digits).", panel=WORK)
-    ] = Field(0.95, gt=0, le=1)
-    seed: Annotated[int, Flag("Seed of data, weights, tensors and faults.", "-s", panel=WORK)] = Field(
-        0, ge=0, lt=2**63
-    )
+    elements: Annotated[int, Flag("Number of float32 elements of the tensor, as in 262144, 64k, 1M or 1Mi.", "-e",
+            panel=WORK, metavar="COUNT")] = Field(262_144, ge=1)  # fmt: skip
+    repeat: Annotated[int, Flag("Number of collectives on the tensor, one after the other.",
+            panel=WORK)] = Field(1, ge=1)  # fmt: skip
+    epochs: Annotated[int, Flag("Number of passes over the training data (with --model digits).",
+            panel=WORK)] = Field(10, ge=1)  # fmt: skip
+    target_accuracy: Annotated[float, Flag("Test accuracy up to which the time is measured (with --model digits).",
+            panel=WORK)] = Field(0.95, gt=0, le=1)  # fmt: skip
+    seed: Annotated[int, Flag("Seed of data, weights, tensors and faults.", "-s",
+            panel=WORK)] = Field(0, ge=0, lt=2**63)  # fmt: skip
     lanes: Annotated[Literal[64, 256], Flag("Number of int32 values in a full packet.", "-l", panel=NUMBERS)] = 256
-    numbers: Annotated[
-        Literal["block", "fixed"], Flag("Block floating point, or fixed point with one --scale.", panel=NUMBERS)
-    ] = "block"
-    scale: Annotated[
-        float | None, Flag("Units of int32 for 1.0, which --numbers fixed needs.", panel=NUMBERS, default="none")
-    ] = Field(None, gt=0, allow_inf_nan=False)
-    speculate: Annotated[
-        bool,
-        Flag(
-            "Guess exponents from earlier all-reduces, which saves a round trip and costs at most 6 bits of precision.",
-            panel=NUMBERS,
-        ),
-    ] = False
-    window: Annotated[
-        int | None, Flag("Number of chunks in flight.", panel=NUMBERS, default="rate times round trip")
-    ] = Field(None, ge=1)
+    numbers: Annotated[Literal["block", "fixed"], Flag("Block floating point, or fixed point with one --scale.",
+            panel=NUMBERS)] = "block"  # fmt: skip
+    scale: Annotated[float | None, Flag("Units of int32 for 1.0, which --numbers fixed needs.", panel=NUMBERS,
+            default="none")] = Field(None, gt=0, allow_inf_nan=False)  # fmt: skip
+    speculate: Annotated[bool, Flag("Guess exponents from earlier all-reduces, which saves a round trip and costs at "
+            "most 6 bits of precision.", panel=NUMBERS)] = False  # fmt: skip
+    window: Annotated[int | None, Flag("Number of chunks in flight.", panel=NUMBERS,
+            default="rate times round trip")] = Field(None, ge=1)  # fmt: skip
     faults: FaultOptions = FaultOptions()
     on_failure: Annotated[
         Literal["abort", "raise", "shrink"],
@@ -132,42 +98,21 @@ class Experiment(BaseModel):
             "When a rank dies: end all ranks, raise an error in each, or go on with those that are left.", panel=FAULTS
         ),
     ] = "abort"
-    deadline: Annotated[
-        str | None,
-        Flag(
-            "Time after which an all-reduce is closed without stragglers, as in 5ms.",
-            panel=FAULTS,
-            default="none, it waits for all",
-        ),
-    ] = None
-    quorum: Annotated[
-        int | None,
-        Flag(
-            "Number of contributions below which an all-reduce is repeated after its --deadline.",
-            panel=FAULTS,
-            default="1",
-        ),
-    ] = Field(None, ge=1)
-    p4: Annotated[
-        Path | None,
-        Flag(
-            "P4 source of your own program, which is compiled for --lanes.",
-            panel=PROGRAM,
-            default="the bundled program",
-        ),
-    ] = None
-    p4_json: Annotated[
-        Path | None,
-        Flag("Your own program as BMv2's JSON, with --p4-info.", panel=PROGRAM, default="the bundled program"),
-    ] = None
+    deadline: Annotated[str | None, Flag("Time after which an all-reduce is closed without stragglers, as in 5ms.",
+            panel=FAULTS, default="none, it waits for all")] = None  # fmt: skip
+    quorum: Annotated[int | None, Flag("Number of contributions below which an all-reduce is repeated after its "
+            "--deadline.", panel=FAULTS, default="1")] = Field(None, ge=1)  # fmt: skip
+    p4: Annotated[Path | None, Flag("P4 source of your own program, which is compiled for --lanes.", panel=PROGRAM,
+            default="the bundled program")] = None  # fmt: skip
+    p4_json: Annotated[Path | None, Flag("Your own program as BMv2's JSON, with --p4-info.", panel=PROGRAM,
+            default="the bundled program")] = None  # fmt: skip
     p4_info: Annotated[Path | None, Flag("P4Info of the program in --p4-json.", panel=PROGRAM, default="none")] = None
     target: Annotated[
         Literal["embedded", "bmv2"],
         Flag("Switch that executes the P4 program; bmv2 implies --time real.", panel=REAL_TIME),
     ] = "embedded"
-    time: Annotated[
-        Literal["virtual", "real"], Flag("Exact simulation, or processes with sockets.", panel=REAL_TIME)
-    ] = "virtual"
+    time: Annotated[Literal["virtual", "real"], Flag("Exact simulation, or processes with sockets.",
+            panel=REAL_TIME)] = "virtual"  # fmt: skip
     links: Annotated[
         Literal["veth", "udp"],
         Flag(
@@ -175,12 +120,10 @@ class Experiment(BaseModel):
             panel=REAL_TIME,
         ),
     ] = "veth"
-    unshaped: Annotated[
-        bool, Flag("Leave links in real time as fast as the machine, whatever rates the topology has.", panel=REAL_TIME)
-    ] = False
-    budget_s: Annotated[
-        float, Flag("Wall-clock time in seconds after which a run in real time is ended.", panel=REAL_TIME)
-    ] = Field(120.0, gt=0, allow_inf_nan=False)
+    unshaped: Annotated[bool, Flag("Leave links in real time as fast as the machine, whatever rates the topology has.",
+            panel=REAL_TIME)] = False  # fmt: skip
+    budget_s: Annotated[float, Flag("Wall-clock time in seconds after which a run in real time is ended.",
+            panel=REAL_TIME)] = Field(120.0, gt=0, allow_inf_nan=False)  # fmt: skip
 
     @field_validator("plan")
     @classmethod

@@ -134,19 +134,8 @@ class Described:
         return Settings(given.get("config"), {field: value for field, value in given.items() if field != "config"})
 
 
-_CONFIG: Final = Parameter(
-    "config",
-    Path,
-    None,
-    (),
-    Flag(
-        "YAML file with any of these settings, which flags override.",
-        "-c",
-        reads=True,
-        example="settings",
-        default="none",
-    ),
-)
+_CONFIG: Final = Parameter("config", Path, None, (), Flag("YAML file with any of these settings, which flags override.",
+        "-c", reads=True, example="settings", default="none"))  # fmt: skip
 
 
 def default_topology(workers: int) -> str:

@@ -39,4 +39,4 @@ def test_what_it_cannot_answer():
     assert upgrade("fat-tree:k=16,capable=none", "--count", 1).exit_code == 2
     assert upgrade(f"{LEAVES},capable=none", "--count", 0).exit_code == 2
     assert "workers: 99" in upgrade(f"{LEAVES},capable=none", "-k", 1, "-n", 99).stderr
-    assert "--lanes: 3" in upgrade(f"{LEAVES},capable=none", "-k", 1, "-l", 3).stderr
+    assert "--lanes: '3' is none of 64, 256" in upgrade(f"{LEAVES},capable=none", "-k", 1, "-l", 3).stderr

@@ -9,17 +9,13 @@ from p4reduce.cli.flags.common import Json
 
 GROUPS: Final = {"lab": "Copy labs, work on them, and have them graded."}
 Only = Annotated[Sequence[str], Flag("Part of the lab that is graded alone.", many=True, default="all parts")]
-Lab = Annotated[
-    str | None,
-    Flag("Lab, as 01, or a folder with a lab.py of yours, which is run.", default="as lab.yaml in the folder says"),
-]
-SeedFile = Annotated[
-    Path | None,
-    Flag("File with a secret, by which other inputs are tried than students can try.", reads=True, default="none"),
-]
+Lab = Annotated[str | None, Flag("Lab, as 01, or a folder with a lab.py of yours, which is run.",
+        default="as lab.yaml in the folder says")]  # fmt: skip
+SeedFile = Annotated[Path | None, Flag("File with a secret, by which other inputs are tried than students can try.",
+        reads=True, default="none")]  # fmt: skip
 
 
-@command("lab list", "p4reduce_course.labs_command:list_labs", "p4reduce lab list")
+@command("lab list", "p4reduce lab list")
 class LabList:
     """List the labs, with how long they take and what parts they have."""
 
@@ -28,7 +24,6 @@ class LabList:
 
 @command(
     "lab grade",
-    "p4reduce_course.labs_command:grade",
     "p4reduce lab grade 01-sum-in-a-switch",
     "p4reduce lab grade 01-sum-in-a-switch --only leaf1       # its exit code: GitHub Classroom",
     "p4reduce lab grade my-lab --format gradescope --seed-file secret > results.json",
@@ -47,15 +42,13 @@ class LabGrade:
     ] = "text"
     only: Only = ()
     lab: Lab = None
-    student: Annotated[str | None, Flag("Student whose parameters hold.", default="as lab.yaml in the folder says")] = (
-        None
-    )
+    student: Annotated[str | None, Flag("Student whose parameters hold.",
+            default="as lab.yaml in the folder says")] = None  # fmt: skip
     seed_file: SeedFile = None
 
 
 @command(
     "lab grade-all",
-    "p4reduce_course.labs_command:grade_all",
     "p4reduce lab grade-all submissions --lab 01 --csv grades.csv --seed-file secret",
 )
 class LabGradeAll:
@@ -75,7 +68,6 @@ class LabGradeAll:
 
 @command(
     "lab copy",
-    "p4reduce_course.labs_command:copy",
     "p4reduce lab copy 01 --student ana",
     "p4reduce lab copy 01 my-lab",
 )
@@ -83,17 +75,14 @@ class LabCopy:
     """Copy a lab out of the installed package, to work on it."""
 
     name: Annotated[str, Flag("Lab, as 01-sum-in-a-switch or 01, or a folder with a lab.py.", argument=True)]
-    folder: Annotated[
-        Path | None, Flag("Folder for the copy, which must not exist.", argument=True, default="the lab's name")
-    ] = None
-    student: Annotated[
-        str, Flag("Your name as your teacher has it, from which some numbers follow.", default="an example")
-    ] = ""
+    folder: Annotated[Path | None, Flag("Folder for the copy, which must not exist.", argument=True,
+            default="the lab's name")] = None  # fmt: skip
+    student: Annotated[str, Flag("Your name as your teacher has it, from which some numbers follow.",
+            default="an example")] = ""  # fmt: skip
 
 
 @command(
     "lab new",
-    "p4reduce_course.labs_command:new",
     "p4reduce lab new my-lab",
     "p4reduce lab grade my-lab/solution --lab my-lab",
 )

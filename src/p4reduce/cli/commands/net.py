@@ -47,7 +47,7 @@ def up(flags: NetUp) -> None:
         watch_running(output, run, browser=flags.open_page)
 
 
-def execute(flags: NetExec) -> None:
+def exec_(flags: NetExec) -> None:
     """Become a program in a host, or beside the switches."""
     run = standing.find(flags.name)
     net, variables = standing.place(run, flags.node)
@@ -74,7 +74,7 @@ def shell(flags: NetShell) -> None:
     standing.join(run, net, standing.command(own["address"], own["device_id"]), variables)
 
 
-def list_networks(flags: NetList) -> None:
+def list_(flags: NetList) -> None:
     """Those that stand, and those that were killed."""
     output = Output(as_json=flags.as_json)
     runs = standing.standing()

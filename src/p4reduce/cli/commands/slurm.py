@@ -62,7 +62,7 @@ def up(flags: SlurmUp) -> None:
             output.data([{"job": one.name, "rounds": one.rounds, "error": one.error} for one in service.ended])
 
 
-def execute(flags: SlurmExec) -> None:
+def exec_(flags: SlurmExec) -> None:
     """Become a program beside a cluster."""
     run = _find(flags.name)
     argv = list(flags.command[1:] if flags.command[0] == "--" else flags.command)

@@ -38,7 +38,7 @@ def submit(flags: TasksSubmit) -> None:
     output.note(f"{len(tasks)} tasks queued in {flags.database}; 'p4reduce orchestrate --topology …' runs them")
 
 
-def list_tasks(flags: TasksList) -> None:
+def list_(flags: TasksList) -> None:
     """All of them, with their states."""
     output = Output(as_json=flags.as_json)
     with open_store(flags.database) as store:

@@ -31,7 +31,7 @@ SHOWN: Final = 200
 """nodes and links in a table for people"""
 
 
-def list_topologies(flags: TopoList) -> None:
+def list_(flags: TopoList) -> None:
     """Bundled ones and builders."""
     output = Output(as_json=flags.as_json)
     found = [(name, topologies.load(name)) for name in topologies.bundled()]

@@ -25,14 +25,8 @@ TopologyArgument = Annotated[str, Flag(TOPOLOGY, argument=True, parse=network)]
 Seed = Annotated[int, Flag("Seed of all random numbers.", least=0)]
 Lanes = Annotated[Literal[64, 256], Flag("Number of int32 values in a full packet.", "-l")]
 Svg = Annotated[Path | None, Flag("SVG file for a drawing of it.", default="none")]
-Placement = Annotated[
-    str,
-    Flag(
-        "Policy that chooses the hosts of tasks that name none: random, first-fit, packed, spread, ina-aware, netpack "
-        "or cassini.",
-        parse=named(PLACEMENTS),
-    ),
-]
+Placement = Annotated[str, Flag("Policy that chooses the hosts of tasks that name none: random, first-fit, packed, "
+        "spread, ina-aware, netpack or cassini.", parse=named(PLACEMENTS))]  # fmt: skip
 Order = Annotated[str, Flag("Order of the tasks that wait: fifo, fair, priority, edf or sjf.", parse=named(ORDERS))]
 NoBackfill = Annotated[bool, Flag("Let no later task pass one that does not fit.")]
 Name = Annotated[str | None, Flag("Name of the one that is meant, where several are up.", default="the only one")]
@@ -40,24 +34,12 @@ NewName = Annotated[str | None, Flag("Name for it.", default="the next free one,
 PassedOn = Annotated[Sequence[str], Flag("Program and its arguments.", argument=True, many=True)]
 All = Annotated[bool, Flag("Include all that are up.", name="--all")]
 P4Info = Annotated[Path | None, Flag("P4Info in protobuf text format.", reads=True, default="beside the program")]
-Scheduler = Annotated[
-    str,
-    Flag(
-        "Scheduler of the turns: tdm, seed, pairs, no-tdm, free, exclusive, cassini, static, random, eps-ideal, "
-        "eps-ecmp or exact.",
-        parse=named(SCHEDULERS),
-    ),
-]
+Scheduler = Annotated[str, Flag("Scheduler of the turns: tdm, seed, pairs, no-tdm, free, exclusive, cassini, static, "
+        "random, eps-ideal, eps-ecmp or exact.", parse=named(SCHEDULERS))]  # fmt: skip
 Clock = Annotated[
     Literal["completion", "slots"],
     Flag("End a process when its jobs have completed, or when its slots in the timetable are over."),
 ]
-CrossConnect = Annotated[
-    str,
-    Flag(
-        "Pods around a cross-connect: oxc: with pods, hosts, ports, rate, port_rate, delta and gpus.",
-        "-t",
-        name="--topology",
-    ),
-]
+CrossConnect = Annotated[str, Flag("Pods around a cross-connect: oxc: with pods, hosts, ports, rate, port_rate, "
+        "delta and gpus.", "-t", name="--topology")]  # fmt: skip
 JobsFile = Annotated[Path, Flag("File of jobs as YAML or CSV.", argument=True, reads=True, example="jobs")]

@@ -31,7 +31,6 @@ def example_kind(text: str, _: str) -> str:
 
 @command(
     "watch",
-    "p4reduce.cli.commands.watch:watch",
     "p4reduce run --live --out out/seen                 # records what its page showed",
     "p4reduce watch out/seen",
     "p4reduce watch out/demo/result.json --open",
@@ -47,22 +46,15 @@ class Watch:
     on, and nothing in them changes.
     """
 
-    what: Annotated[
-        Path | None,
-        Flag(
-            "Folder of a run's --out, a recording, a result file, a database of tasks that run, or the name of a run "
-            "in real time or of a standing network.",
-            argument=True,
-            default="the only one that goes on",
-        ),
-    ] = None
+    what: Annotated[Path | None, Flag("Folder of a run's --out, a recording, a result file, a database of tasks that "
+            "run, or the name of a run in real time or of a standing network.", argument=True,
+            default="the only one that goes on")] = None  # fmt: skip
     open_page: Open = False
     as_json: Json = False
 
 
 @command(
     "report",
-    "p4reduce.cli.commands.report:report",
     "p4reduce report out/demo/result.json",
     "p4reduce report out/a out/b --title 'Two networks' --out two.html",
     "p4reduce report out/sweep/sweep.csv --out sweep.html",
@@ -87,7 +79,6 @@ class Report:
 
 @command(
     "example",
-    "p4reduce.cli.commands.example:example",
     "p4reduce example",
     "p4reduce example tasks > tasks.yaml",
     "p4reduce example settings > my.yaml",

@@ -28,8 +28,7 @@ GROUPS: Final = {
 Node = Annotated[str, Flag("Name of a host or a switch.", argument=True)]
 
 
-@command("topo list", "p4reduce.cli.commands.topo:list_topologies",
-         "p4reduce topo list", "p4reduce topo list --json | jq -r '.bundled[].name'")  # fmt: skip
+@command("topo list", "p4reduce topo list", "p4reduce topo list --json | jq -r '.bundled[].name'")  # fmt: skip
 class TopoList:
     """List the topologies that come with the package, and the builders."""
 
@@ -38,7 +37,6 @@ class TopoList:
 
 @command(
     "topo show",
-    "p4reduce.cli.commands.topo:show",
     "p4reduce topo show leaf-spine-8",
     "p4reduce example topology > my-network.yaml",
     "p4reduce topo show my-network.yaml --svg my-network.svg",
@@ -54,7 +52,6 @@ class TopoShow:
 
 @command(
     "topo capable",
-    "p4reduce.cli.commands.topo:capable",
     "p4reduce example tasks > tasks.yaml",
     "p4reduce topo capable leaf-spine-8 --count 3 --tasks tasks.yaml",
     "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
@@ -73,7 +70,6 @@ class TopoCapable:
 
 @command(
     "topo upgrade",
-    "p4reduce.cli.commands.topo:upgrade",
     "p4reduce topo upgrade leaf-spine:leaves=4,spines=2,hosts=4,capable=none -k 2",
     "p4reduce topo upgrade fat-tree:k=4,capable=none -k 4 --no-packets --json",
 )
@@ -86,22 +82,19 @@ class TopoUpgrade:
 
     topology: TopologyArgument
     count: Annotated[int, Flag("Number of switches to make programmable.", "-k", least=1)]
-    workers: Annotated[
-        int | None, Flag("Number of hosts that take part.", "-n", default="all that are not servers")
-    ] = None
+    workers: Annotated[int | None, Flag("Number of hosts that take part.", "-n",
+            default="all that are not servers")] = None  # fmt: skip
     elements: Annotated[int, Flag("Number of float32 elements of the tensor.", "-e", least=1)] = 262_144
     lanes: Lanes = 256
     samples: Annotated[int, Flag("Number of random sets to compare with.", least=0)] = 10
     seed: Seed = 0
-    packets: Annotated[
-        bool, Flag("Run plan best with each set on packets, too.", name="--packets/--no-packets", default="packets")
-    ] = True
+    packets: Annotated[bool, Flag("Run plan best with each set on packets, too.", name="--packets/--no-packets",
+            default="packets")] = True  # fmt: skip
     as_json: Json = False
 
 
 @command(
     "net up",
-    "p4reduce.cli.commands.net:up",
     "p4reduce net up leaf-spine-8",
     "p4reduce net up leaf-spine-8 --live                # and a page that shows it: docs/live.md",
     "p4reduce net up my-network.yaml --name lab3 --target bmv2 --trace",
@@ -121,15 +114,11 @@ class NetUp:
     target: Annotated[Literal["embedded", "bmv2"], Flag("Switch that executes the P4 program.")] = "embedded"
     lanes: Lanes = 64
     empty: Annotated[bool, Flag("Leave the switches without program and routes, for a controller of yours.")] = False
-    p4_json: Annotated[
-        Path | None,
-        Flag("Your own program as BMv2's JSON, for every switch.", reads=True, default="the bundled program"),
-    ] = None
+    p4_json: Annotated[Path | None, Flag("Your own program as BMv2's JSON, for every switch.", reads=True,
+            default="the bundled program")] = None  # fmt: skip
     p4_info: P4Info = None
-    runtime: Annotated[
-        Sequence[Path], Flag("File SWITCH-runtime.json as of p4lang/tutorials, or a folder of them.", many=True,
-                             reads=True, default="none")
-    ] = ()  # fmt: skip
+    runtime: Annotated[Sequence[Path], Flag("File SWITCH-runtime.json as of p4lang/tutorials, or a folder of them.",
+            many=True, reads=True, default="none")] = ()  # fmt: skip
     unshaped: Annotated[bool, Flag("Leave links as fast as the machine, whatever rates the topology has.")] = False
     trace: Annotated[bool, Flag("Have BMv2 log what it does with every packet, which is slow.")] = False
     loss: Loss = 0.0
@@ -153,7 +142,6 @@ class NetUp:
 
 @command(
     "net exec",
-    "p4reduce.cli.commands.net:execute",
     "p4reduce net exec h1 -- ping -c 3 10.0.0.2",
     "p4reduce net exec s1 -- python my_controller.py   # all switches: $P4RUNTIME_ADDRESS is that of s1",
     passes_on=True,
@@ -172,7 +160,6 @@ class NetExec:
 
 @command(
     "net pcap",
-    "p4reduce.cli.commands.net:pcap",
     "p4reduce net pcap s1 2",
     "p4reduce net pcap s1 2 --out s1-2.pcap",
     "p4reduce net pcap h1 1 --out - | wireshark -k -i -",
@@ -182,14 +169,13 @@ class NetPcap:
 
     node: Node
     port: Annotated[int, Flag("Number of the port; a host has port 1.", argument=True)]
-    out: Annotated[
-        Path | None, Flag("Capture file, or '-' for a capture on stdout.", default="a line for each frame")
-    ] = None
+    out: Annotated[Path | None, Flag("Capture file, or '-' for a capture on stdout.",
+            default="a line for each frame")] = None  # fmt: skip
     count: Annotated[int, Flag("Number of frames after which it ends; 0: at Ctrl-C.", "-c", least=0)] = 0
     name: Name = None
 
 
-@command("net shell", "p4reduce.cli.commands.net:shell", "p4reduce net shell s1")
+@command("net shell", "p4reduce net shell s1")
 class NetShell:
     """Open p4runtime-shell on a switch, for tables, counters and packets by hand.
 
@@ -200,28 +186,24 @@ class NetShell:
     name: Name = None
 
 
-@command("net list", "p4reduce.cli.commands.net:list_networks",
-         "p4reduce net list", "p4reduce net list --json | jq -r '.[].switches[].address'")  # fmt: skip
+@command("net list", "p4reduce net list", "p4reduce net list --json | jq -r '.[].switches[].address'")  # fmt: skip
 class NetList:
     """List the networks that stand, and those that were killed and wait for 'p4reduce clean'."""
 
     as_json: Json = False
 
 
-@command("net down", "p4reduce.cli.commands.net:down",
-         "p4reduce net down", "p4reduce net down lab3", "p4reduce net down --all")  # fmt: skip
+@command("net down", "p4reduce net down", "p4reduce net down lab3", "p4reduce net down --all")  # fmt: skip
 class NetDown:
     """Take a network down, and end all that runs in it."""
 
-    which: Annotated[
-        str | None, Flag("Name of the one that is meant, where several are up.", argument=True, default="the only one")
-    ] = None
+    which: Annotated[str | None, Flag("Name of the one that is meant, where several are up.", argument=True,
+            default="the only one")] = None  # fmt: skip
     every: All = False
     as_json: Json = False
 
 
-@command("doctor", "p4reduce.cli.commands.doctor:doctor",
-         "p4reduce doctor --json | jq '.[] | select(.found == null)'")  # fmt: skip
+@command("doctor", "p4reduce doctor --json | jq '.[] | select(.found == null)'")  # fmt: skip
 class Doctor:
     """Show what is installed, and what each missing part would add.
 
@@ -231,7 +213,7 @@ class Doctor:
     as_json: Json = False
 
 
-@command("clean", "p4reduce.cli.commands.clean:clean", "p4reduce clean", "p4reduce clean --all")
+@command("clean", "p4reduce clean", "p4reduce clean --all")
 class Clean:
     """End the processes and remove the folders of runs that were killed.
 

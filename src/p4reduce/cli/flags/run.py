@@ -33,7 +33,6 @@ CONFIRM: Final = {"topology": "star:hosts=4,servers=1", "elements": 100_000, "ra
 
 @command(
     "demo",
-    "p4reduce.cli.commands.demo:demo",
     "p4reduce demo",
     "p4reduce demo --rate 100G --out out/demo-100g",
     "p4reduce demo --plans steiner,ring --loss 0.01",
@@ -62,7 +61,6 @@ class Demo:
 
 @command(
     "run",
-    "p4reduce.cli.commands.run:run",
     "p4reduce run                                       # sum 1 MB over 8 workers",
     "p4reduce run --model digits --plan ring --out out/ring",
     "p4reduce run -t fat-tree-4 -p mst --rate 100G --loss 0.01 --seed 7",
@@ -100,7 +98,6 @@ class Run:
 
 @command(
     "launch",
-    "p4reduce.cli.commands.launch:launch",
     "p4reduce launch -n 8 scripts/all_reduce.py --elements 1000000",
     "p4reduce launch -n 8 --plan ring scripts/train_digits.py --epochs 5",
     "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
@@ -120,36 +117,21 @@ class Launch:
     --on-failure lets the others go on (docs/faults.md).
     """
 
-    command: Annotated[
-        Sequence[str], Flag("Script (.py) or program to start, and its arguments.", argument=True, many=True)
-    ]
+    command: Annotated[Sequence[str], Flag("Script (.py) or program to start, and its arguments.", argument=True,
+            many=True)]  # fmt: skip
     workers: Annotated[int, Flag("Number of ranks to start.", "-n", least=1)] = 8
     server: Annotated[bool, Flag("Start one more process as the parameter server.")] = False
-    timeout: Annotated[
-        float | None, Flag("Wall-clock time in seconds after which the run is ended.", least=1, default="a day")
-    ] = None
+    timeout: Annotated[float | None, Flag("Wall-clock time in seconds after which the run is ended.", least=1,
+            default="a day")] = None  # fmt: skip
     out: Out = None
     pcap: Pcap = None
-    compute: Annotated[
-        str,
-        Flag(
-            "Time that computation of PyTorch takes: as declared, or as measured, times FACTOR.",
-            metavar="declared|measured[:FACTOR]",
-        ),
-    ] = "declared"
-    max_restarts: Annotated[
-        int, Flag("Number of times that all ranks are started again when one fails (docs/faults.md).", least=0)
-    ] = 0
-    join: Annotated[
-        Sequence[tuple[str, int]],
-        Flag(
-            "Virtual time at which one more rank joins, at this host or at the next free one (docs/faults.md).",
-            metavar="[HOST@]TIME",
-            parse=joining,
-            many=True,
-            default="none",
-        ),
-    ] = ()
+    compute: Annotated[str, Flag("Time that computation of PyTorch takes: as declared, or as measured, times FACTOR.",
+            metavar="declared|measured[:FACTOR]")] = "declared"  # fmt: skip
+    max_restarts: Annotated[int, Flag("Number of times that all ranks are started again when one fails "
+            "(docs/faults.md).", least=0)] = 0  # fmt: skip
+    join: Annotated[Sequence[tuple[str, int]], Flag("Virtual time at which one more rank joins, at this host or at "
+            "the next free one (docs/faults.md).", metavar="[HOST@]TIME", parse=joining, many=True,
+            default="none")] = ()  # fmt: skip
     live: Live = False
     hold: Hold = False
     open_page: Open = False
@@ -180,7 +162,6 @@ class Launch:
 
 @command(
     "perf",
-    "p4reduce.cli.commands.perf:perf",
     "p4reduce perf -b 64K -e 64M -f 2 --plans steiner,ring,ps",
     "p4reduce perf -t star8 --rate 100G -e 8M --out out/perf",
     "p4reduce perf --collective all_gather -d int32 --plans steiner",
@@ -194,14 +175,12 @@ class Perf:
     1024^2 and 1024^3 bytes, as in nccl-tests.
     """
 
-    minbytes: Annotated[int, Flag("Smallest size in bytes, as in 64K or 1M.", "-b", parse=octets, default="64K")] = (
-        64 << 10
-    )
+    minbytes: Annotated[int, Flag("Smallest size in bytes, as in 64K or 1M.", "-b", parse=octets,
+            default="64K")] = 64 << 10  # fmt: skip
     maxbytes: Annotated[int, Flag("Largest size in bytes.", "-e", parse=octets, default="4M")] = 4 << 20
     stepfactor: Annotated[float | None, Flag("Factor from each size to the next, above 1.", "-f", default="2")] = None
-    stepbytes: Annotated[
-        int | None, Flag("Bytes from each size to the next, in place of a factor.", "-i", parse=octets, default="none")
-    ] = None
+    stepbytes: Annotated[int | None, Flag("Bytes from each size to the next, in place of a factor.", "-i", parse=octets,
+            default="none")] = None  # fmt: skip
     iters: Annotated[int, Flag("Number of collectives at each size, whose mean is printed.", least=1)] = 1
     plans: Plans = ("steiner", "ring", "ps")
     datatype: Annotated[Literal["float", "half", "int32"], Flag("Type of the elements.", "-d")] = "float"
@@ -235,7 +214,6 @@ class Perf:
 
 @command(
     "compare",
-    "p4reduce.cli.commands.compare:compare",
     "p4reduce compare",
     "p4reduce compare --plans steiner,ring --topology fat-tree-4 --rate 100G",
     "p4reduce compare --model digits --out out/digits",
@@ -262,7 +240,6 @@ class Compare:
 
 @command(
     "confirm",
-    "p4reduce.cli.commands.confirm:confirm",
     "p4reduce confirm                                   # the embedded switch between network namespaces",
     "p4reduce confirm --links udp                       # without root",
     "p4reduce confirm --targets bmv2,embedded --plans steiner,mst,spt,ring,ps --loss 0.01",
@@ -301,7 +278,6 @@ class Confirm:
 
 @command(
     "sweep",
-    "p4reduce.cli.commands.sweep:sweep",
     "p4reduce sweep --plans steiner,ring --elements 64k,1M,4M",
     "p4reduce sweep --plans steiner --losses 0,0.001,0.01 --seeds 0..4",
     "p4reduce sweep --workers 2..8 --rates 10G,100G --lanes 64,256 --out out/scaling",
@@ -314,31 +290,18 @@ class Sweep:
     """
 
     plans: Plans = DEFAULT_PLANS
-    elements: Annotated[
-        Sequence[int] | None, Flag("Numbers of float32 elements, as in 64k,1M.", "-e", panel=LISTS, parse=integers,
-                                   default="262144")
-    ] = None  # fmt: skip
-    seeds: Annotated[
-        Sequence[int] | None, Flag("Seeds, as in 0..4 or 1,2,3.", "-s", panel=LISTS, parse=integers, default="0")
-    ] = None
-    lanes: Annotated[
-        Sequence[int] | None,
-        Flag("Numbers of int32 values in a full packet: 64,256.", "-l", panel=LISTS, parse=integers, default="256"),
-    ] = None
-    rates: Annotated[
-        Sequence[str] | None,
-        Flag("Rates of every link in bit/s, as in 10G,100G.", panel=LISTS, parse=texts,
-             default="as the topology says"),
-    ] = None  # fmt: skip
-    losses: Annotated[
-        Sequence[float] | None,
-        Flag("Probabilities that a link loses a frame, as in 0,0.001,0.01.", panel=LISTS, parse=floats, default="0"),
-    ] = None
-    workers: Annotated[
-        Sequence[int] | None,
-        Flag("Numbers of hosts that take part, as in 2..8.", "-n", panel=LISTS, parse=integers,
-             default="all that are not servers"),
-    ] = None  # fmt: skip
+    elements: Annotated[Sequence[int] | None, Flag("Numbers of float32 elements, as in 64k,1M.", "-e", panel=LISTS,
+            parse=integers, default="262144")] = None  # fmt: skip
+    seeds: Annotated[Sequence[int] | None, Flag("Seeds, as in 0..4 or 1,2,3.", "-s", panel=LISTS, parse=integers,
+            default="0")] = None  # fmt: skip
+    lanes: Annotated[Sequence[int] | None, Flag("Numbers of int32 values in a full packet: 64,256.", "-l", panel=LISTS,
+            parse=integers, default="256")] = None  # fmt: skip
+    rates: Annotated[Sequence[str] | None, Flag("Rates of every link in bit/s, as in 10G,100G.", panel=LISTS,
+            parse=texts, default="as the topology says")] = None  # fmt: skip
+    losses: Annotated[Sequence[float] | None, Flag("Probabilities that a link loses a frame, as in 0,0.001,0.01.",
+            panel=LISTS, parse=floats, default="0")] = None  # fmt: skip
+    workers: Annotated[Sequence[int] | None, Flag("Numbers of hosts that take part, as in 2..8.", "-n", panel=LISTS,
+            parse=integers, default="all that are not servers")] = None  # fmt: skip
     out: Annotated[Path, Flag("Folder for sweep.csv, to which each run adds its row.", "-o")] = Path("out/sweep")
     as_json: Json = False
     settings: Annotated[

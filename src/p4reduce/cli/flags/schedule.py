@@ -64,7 +64,6 @@ Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=
 
 @command(
     "plan show",
-    "p4reduce.cli.commands.plan:show",
     "p4reduce plan show --plan mst --topology leaf-spine-8",
     "p4reduce plan show -p steiner -t wan:graph=germany50 -n 5 --svg tree.svg",
     "p4reduce plan show -p ring --elements 1000000 --json",
@@ -99,7 +98,6 @@ class PlanShow:
 
 @command(
     "tasks submit",
-    "p4reduce.cli.commands.tasks:submit",
     "p4reduce example tasks > tasks.yaml",
     "p4reduce tasks submit tasks.yaml",
     "p4reduce orchestrate --topology wan:graph=nobel-us,servers=1 --policy steiner",
@@ -123,15 +121,13 @@ class TasksSubmit:
     or hosts) decides where sums are made, and reservation (peak or mean) decides what links reserve for the task.
     """
 
-    traces: Annotated[
-        Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True, example="tasks")
-    ]
+    traces: Annotated[Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True,
+            example="tasks")]  # fmt: skip
     database: Annotated[Path, TASKS] = DATABASE
     as_json: Json = False
 
 
-@command("tasks list", "p4reduce.cli.commands.tasks:list_tasks",
-         "p4reduce tasks list", "p4reduce tasks list --json | jq -r '.[] | [.name, .state] | @tsv'")  # fmt: skip
+@command("tasks list", "p4reduce tasks list", "p4reduce tasks list --json | jq -r '.[] | [.name, .state] | @tsv'")
 class TasksList:
     """List all tasks with their states."""
 
@@ -139,8 +135,7 @@ class TasksList:
     as_json: Json = False
 
 
-@command("tasks show", "p4reduce.cli.commands.tasks:show",
-         "p4reduce tasks show task1", "p4reduce tasks show task1 --json | jq .decisions")  # fmt: skip
+@command("tasks show", "p4reduce tasks show task1", "p4reduce tasks show task1 --json | jq .decisions")  # fmt: skip
 class TasksShow:
     """Show the states, rounds, plans and turns of a task, and every decision with its reasons."""
 
@@ -149,8 +144,7 @@ class TasksShow:
     as_json: Json = False
 
 
-@command("tasks swaps", "p4reduce.cli.commands.tasks:swaps",
-         "p4reduce tasks swaps", "p4reduce tasks swaps -d other.sqlite --json")  # fmt: skip
+@command("tasks swaps", "p4reduce tasks swaps", "p4reduce tasks swaps -d other.sqlite --json")  # fmt: skip
 class TasksSwaps:
     """List every swap of a running task's tree, with what it saved and what the interruption cost."""
 
@@ -158,7 +152,7 @@ class TasksSwaps:
     as_json: Json = False
 
 
-@command("tasks cancel", "p4reduce.cli.commands.tasks:cancel", "p4reduce tasks cancel task1")
+@command("tasks cancel", "p4reduce tasks cancel task1")
 class TasksCancel:
     """Ask the orchestrator to give up a task."""
 
@@ -168,7 +162,6 @@ class TasksCancel:
 
 @command(
     "orchestrate",
-    "p4reduce.cli.commands.orchestrate:orchestrate",
     "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
     "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
     "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
@@ -195,57 +188,30 @@ class Orchestrate:
     """
 
     database: Annotated[Path, TASKS] = DATABASE
-    topology: Annotated[
-        str | None, Flag(TOPOLOGY, "-t", parse=network, default="the network that runs at the socket")
-    ] = None
-    policy: Annotated[
-        str,
-        Flag("Policy that chooses the trees of tasks: steiner, overlay-mst, spt, exact, spff-ina or spff.", "-p",
-             parse=named(POLICIES)),
-    ] = "steiner"  # fmt: skip
+    topology: Annotated[str | None, Flag(TOPOLOGY, "-t", parse=network,
+            default="the network that runs at the socket")] = None  # fmt: skip
+    policy: Annotated[str, Flag("Policy that chooses the trees of tasks: steiner, overlay-mst, spt, exact, spff-ina "
+            "or spff.", "-p", parse=named(POLICIES))] = "steiner"  # fmt: skip
     lanes: Lanes = 256
-    threshold: Annotated[
-        float, Flag("Ratio of what a swap of a running task's trees saves to what it costs, from which it is made.",
-                    least=0)
-    ] = 1.0  # fmt: skip
+    threshold: Annotated[float, Flag("Ratio of what a swap of a running task's trees saves to what it costs, from "
+            "which it is made.", least=0)] = 1.0  # fmt: skip
     only_forced: Annotated[bool, Flag("Never swap trees to save bandwidth.")] = False
-    control_latency: Annotated[int, Flag("Virtual time from a decision to its effect.", parse=delay, default="1ms")] = (
-        PS_PER_MS
-    )
-    measure: Annotated[
-        int, Flag("Virtual time between readings of all counters.", parse=partial(delay, least=1), default="10ms")
-    ] = 10 * PS_PER_MS
-    hosts: Annotated[
-        str | None,
-        Flag(
-            "What hosts can do: a YAML file, or the bundled example 'leaf-spine-8' for the topology of that name.",
-            default="all alike, and adding up takes no time",
-        ),
-    ] = None
-    background: Annotated[
-        str | None,
-        Flag(
-            "Traffic of others between all hosts, as in 'gravity:load=0.3,seed=1' or 'sndlib:graph=nobel-us,load=0.2'.",
-            default="none",
-        ),
-    ] = None
-    cut: Annotated[
-        Sequence[tuple[str, str, int]],
-        Flag("Link to cut, and when, as in 'leaf1,spine1@5ms'.", parse=link_change, many=True, default="none"),
-    ] = ()
-    mend: Annotated[
-        Sequence[tuple[str, str, int]],
-        Flag("Link to mend, and when, as in 'leaf1,spine1@9ms'.", parse=link_change, many=True, default="none"),
-    ] = ()
-    kill: Annotated[
-        Sequence[tuple[str, str, int]],
-        Flag(
-            "Host to end, 'h3@5ms', or a task's process there, 'task1/h3@5ms'.", parse=death, many=True, default="none"
-        ),
-    ] = ()
-    socket: Annotated[
-        Path | None, Flag("Socket at which the network's process listens.", default="beside the database")
-    ] = None
+    control_latency: Annotated[int, Flag("Virtual time from a decision to its effect.", parse=delay,
+            default="1ms")] = PS_PER_MS  # fmt: skip
+    measure: Annotated[int, Flag("Virtual time between readings of all counters.", parse=partial(delay, least=1),
+            default="10ms")] = 10 * PS_PER_MS  # fmt: skip
+    hosts: Annotated[str | None, Flag("What hosts can do: a YAML file, or the bundled example 'leaf-spine-8' for the "
+            "topology of that name.", default="all alike, and adding up takes no time")] = None  # fmt: skip
+    background: Annotated[str | None, Flag("Traffic of others between all hosts, as in 'gravity:load=0.3,seed=1' or "
+            "'sndlib:graph=nobel-us,load=0.2'.", default="none")] = None  # fmt: skip
+    cut: Annotated[Sequence[tuple[str, str, int]], Flag("Link to cut, and when, as in 'leaf1,spine1@5ms'.",
+            parse=link_change, many=True, default="none")] = ()  # fmt: skip
+    mend: Annotated[Sequence[tuple[str, str, int]], Flag("Link to mend, and when, as in 'leaf1,spine1@9ms'.",
+            parse=link_change, many=True, default="none")] = ()  # fmt: skip
+    kill: Annotated[Sequence[tuple[str, str, int]], Flag("Host to end, 'h3@5ms', or a task's process there, "
+            "'task1/h3@5ms'.", parse=death, many=True, default="none")] = ()  # fmt: skip
+    socket: Annotated[Path | None, Flag("Socket at which the network's process listens.",
+            default="beside the database")] = None  # fmt: skip
     placement: Placement = "packed"
     order: Order = "fifo"
     no_backfill: NoBackfill = False
@@ -256,9 +222,8 @@ class Orchestrate:
             "most, running ones too."
         ),
     ] = "first"
-    switch_slots: Annotated[
-        int | None, Flag("Number of slots of every switch that tasks may have.", least=2, default="all")
-    ] = None
+    switch_slots: Annotated[int | None, Flag("Number of slots of every switch that tasks may have.", least=2,
+            default="all")] = None  # fmt: skip
     move: Annotated[
         float | None,
         Flag(
@@ -268,21 +233,12 @@ class Orchestrate:
             default="never",
         ),
     ] = None
-    forecast: Annotated[
-        str | None,
-        Flag("Forecast of the load that policies use: mean, ewma, ar or boosted-trees.", parse=named(FORECASTS),
-             default="the load as measured"),
-    ] = None  # fmt: skip
-    schedule: Annotated[
-        str | None,
-        Flag("Scheduler of turns over an optical cross-connect (-t oxc:…), as in tdm, seed or static.",
-             parse=named(SCHEDULERS), default="none"),
-    ] = None  # fmt: skip
-    delta: Annotated[
-        int,
-        Flag("Time for which ports of the cross-connect are dark while its circuits change (with --schedule).",
-             parse=delay, default="200us"),
-    ] = 200 * PS_PER_US  # fmt: skip
+    forecast: Annotated[str | None, Flag("Forecast of the load that policies use: mean, ewma, ar or boosted-trees.",
+            parse=named(FORECASTS), default="the load as measured")] = None  # fmt: skip
+    schedule: Annotated[str | None, Flag("Scheduler of turns over an optical cross-connect (-t oxc:…), as in tdm, "
+            "seed or static.", parse=named(SCHEDULERS), default="none")] = None  # fmt: skip
+    delta: Annotated[int, Flag("Time for which ports of the cross-connect are dark while its circuits change (with "
+            "--schedule).", parse=delay, default="200us")] = 200 * PS_PER_US  # fmt: skip
     keep: Annotated[bool, Flag("Leave the network's process running at the end.")] = False
     live: Live = False
     hold: Hold = False
@@ -292,7 +248,6 @@ class Orchestrate:
 
 @command(
     "tdm plan",
-    "p4reduce.cli.commands.tdm:plan",
     "p4reduce example jobs > jobs.yaml",
     "p4reduce tdm plan -t oxc:pods=8,hosts=4,ports=4,rate=25G jobs.yaml --svg gantt.svg",
     "p4reduce tdm plan -t oxc:pods=8,hosts=4,ports=2,rate=25G jobs.csv --policy seed --json",
@@ -317,7 +272,6 @@ class TdmPlan:
 
 @command(
     "tdm run",
-    "p4reduce.cli.commands.tdm:run",
     "p4reduce example jobs > jobs.yaml",
     f"p4reduce tdm run -t {OXC} jobs.yaml --svg gantt.svg",
     f"p4reduce tdm run -t {OXC} jobs.yaml --clock slots --keep pause --json",
@@ -339,11 +293,8 @@ class TdmRun:
         Flag("How windows are kept: by when jobs start, by pauses within them, or by gates at the ports."),
     ] = "starts"
     clock: Clock = "completion"
-    guard: Annotated[
-        int | None,
-        Flag("Time at the end of slots in which nothing begins, as in 20us; it is not divided by --scale.",
-             parse=delay, default="what queues may need"),
-    ] = None  # fmt: skip
+    guard: Annotated[int | None, Flag("Time at the end of slots in which nothing begins, as in 20us; it is not "
+            "divided by --scale.", parse=delay, default="what queues may need")] = None  # fmt: skip
     seed: Seed = 1
     loss: Loss = 0.0
     svg: Svg = None
@@ -353,16 +304,15 @@ class TdmRun:
     as_json: Json = False
 
 
-@command("tdm compare", "p4reduce.cli.commands.tdm:compare",
+@command("tdm compare",
          f"p4reduce tdm compare -t {OXC} jobs.yaml --policies tdm,no-tdm,static")  # fmt: skip
 class TdmCompare:
     """Play the same jobs with several schedulers, and print a line for each."""
 
     jobs: JobsFile
     network: CrossConnect = OXC
-    policies: Annotated[
-        Sequence[str], Flag("Schedulers to compare, separated by commas.", parse=each(SCHEDULERS.check))
-    ] = ("tdm", "static", "no-tdm")
+    policies: Annotated[Sequence[str], Flag("Schedulers to compare, separated by commas.",
+            parse=each(SCHEDULERS.check))] = ("tdm", "static", "no-tdm")  # fmt: skip
     rounds: Rounds = 3
     scale: Scale = 64.0
     seed: Seed = 1
@@ -372,7 +322,6 @@ class TdmCompare:
 
 @command(
     "tdm trace",
-    "p4reduce.cli.commands.tdm:trace",
     "p4reduce tdm trace",
     "p4reduce tdm trace --trace helios --gpus 64 --jobs 500 --loads 0.6,1.2 --policies exclusive,pairs",
     "p4reduce tdm trace --gpus 4096 --jobs 2000 --loads 1 --json",
@@ -386,20 +335,16 @@ class TdmTrace:
     trace: Annotated[Literal["philly", "helios"], Flag("Cluster whose jobs' durations are drawn.")] = "philly"
     jobs: Annotated[int, Flag("Number of jobs that arrive.", least=1, most=1_000_000)] = 300
     gpus: Annotated[int, Flag("Number of GPUs of the cluster.", least=1, most=1 << 20)] = 32
-    loads: Annotated[
-        Sequence[float], Flag("Ratios of GPU seconds that arrive to those that there are, below 100.", parse=floats)
-    ] = (0.8, 1, 1.2)
-    policies: Annotated[
-        Sequence[str],
-        Flag("Ways to share GPUs, separated by commas, of exclusive, free, gated and pairs.", parse=texts),
-    ] = ("exclusive", "free", "gated", "pairs")
+    loads: Annotated[Sequence[float], Flag("Ratios of GPU seconds that arrive to those that there are, below 100.",
+            parse=floats)] = (0.8, 1, 1.2)  # fmt: skip
+    policies: Annotated[Sequence[str], Flag("Ways to share GPUs, separated by commas, of exclusive, free, gated and "
+            "pairs.", parse=texts)] = ("exclusive", "free", "gated", "pairs")  # fmt: skip
     c_over_w: Annotated[float, Flag("Ratio of communication to training in an iteration.")] = 1.0
     seed: Seed = 1
     as_json: Json = False
 
 
-@command("priorities policies", "p4reduce.cli.commands.priorities:policies",
-         "p4reduce priorities policies", "p4reduce priorities policies --json | jq '.[].name'")  # fmt: skip
+@command("priorities policies", "p4reduce priorities policies", "p4reduce priorities policies --json | jq '.[].name'")
 class PrioritiesPolicies:
     """List the priority policies: built-in ones, and those of other packages."""
 
@@ -408,7 +353,6 @@ class PrioritiesPolicies:
 
 @command(
     "priorities compare",
-    "p4reduce.cli.commands.priorities:compare",
     "p4reduce priorities compare jobs.yaml",
     "p4reduce priorities compare jobs.yaml -p fifo,sjf,intensity,aalo",
     "p4reduce priorities compare jobs.yaml -p fifo,sjf --told predicted --json | jq '.[].worst'",
@@ -433,7 +377,7 @@ class PrioritiesCompare:
     as_json: Json = False
 
 
-@command("slurm conf", "p4reduce.cli.commands.slurm:conf", "p4reduce slurm conf leaf-spine-16 slurm-files")
+@command("slurm conf", "p4reduce slurm conf leaf-spine-16 slurm-files")
 class SlurmConf:
     """Write slurm.conf, topology.conf and job_submit.lua for a topology, and start nothing.
 
@@ -448,7 +392,6 @@ class SlurmConf:
 
 @command(
     "slurm up",
-    "p4reduce.cli.commands.slurm:up",
     "p4reduce slurm up leaf-spine-16                   # until Ctrl-C; jobs from another terminal",
     "p4reduce slurm up two-generations --placement packed --order fair",
 )
@@ -471,7 +414,6 @@ class SlurmUp:
 
 @command(
     "slurm exec",
-    "p4reduce.cli.commands.slurm:execute",
     "p4reduce slurm exec -- sinfo",
     "p4reduce slurm exec -- sbatch -N4 -n4 --comment 'p4reduce elements=61706 rounds=10' job.sh",
     passes_on=True,
@@ -483,8 +425,7 @@ class SlurmExec:
     name: Name = None
 
 
-@command("slurm move", "p4reduce.cli.commands.slurm:move",
-         "p4reduce slurm move 12", "p4reduce slurm move 12 --to h1,h2,h3,h4")  # fmt: skip
+@command("slurm move", "p4reduce slurm move 12", "p4reduce slurm move 12 --to h1,h2,h3,h4")  # fmt: skip
 class SlurmMove:
     """End a job, and begin it again on other hosts.
 
@@ -492,15 +433,13 @@ class SlurmMove:
     """
 
     number: Annotated[int, Flag("Number of the job.", argument=True)]
-    to: Annotated[
-        Sequence[str], Flag("Hosts, separated by commas.", parse=texts, default="those that the policy chooses")
-    ] = ()
+    to: Annotated[Sequence[str], Flag("Hosts, separated by commas.", parse=texts,
+            default="those that the policy chooses")] = ()  # fmt: skip
     name: Name = None
 
 
 @command(
     "slurm demo",
-    "p4reduce.cli.commands.slurm:demo",
     "p4reduce slurm demo",
     "p4reduce slurm demo --jobs 10 --schemes ina-aware,slurm-switches --json",
     "p4reduce slurm demo -t leaf-spine-16      # a uniform network: nothing to know there",
@@ -516,12 +455,7 @@ class SlurmDemo:
     topology: Annotated[str, Flag(TOPOLOGY, "-t", parse=network)] = "two-generations"
     jobs: Annotated[int, Flag("Number of jobs.", least=0)] = 50
     seed: Seed = 1
-    schemes: Annotated[
-        Sequence[str],
-        Flag(
-            "Who chooses hosts, separated by commas: placement policies, and slurm-tree, slurm-switches and "
-            "slurm-weights.",
-            parse=texts,
-        ),
-    ] = ("ina-aware", "packed", "slurm-switches", "slurm-tree", "slurm-weights")
+    schemes: Annotated[Sequence[str], Flag("Who chooses hosts, separated by commas: placement policies, and "
+            "slurm-tree, slurm-switches and slurm-weights.",
+            parse=texts)] = ("ina-aware", "packed", "slurm-switches", "slurm-tree", "slurm-weights")  # fmt: skip
     as_json: Json = False

@@ -17,8 +17,7 @@ Defines = Annotated[Sequence[tuple[str, str]], Flag("Macro, as NAME or NAME=VALU
 Folders = Annotated[Sequence[Path], Flag("Folder of files that are included.", name="-I", many=True)]
 
 
-@command("p4 check", "p4reduce.cli.commands.p4:check",
-         "p4reduce p4 check my.p4", "p4reduce p4 check p4src/p4reduce.p4 -D LANES=256 --json")  # fmt: skip
+@command("p4 check", "p4reduce p4 check my.p4", "p4reduce p4 check p4src/p4reduce.p4 -D LANES=256 --json")  # fmt: skip
 class P4Check:
     """Check a program, and show each error and warning with its line and its fix.
 
@@ -33,7 +32,6 @@ class P4Check:
 
 @command(
     "p4 compile",
-    "p4reduce.cli.commands.p4:compile_",
     "p4reduce p4 compile my.p4",
     "p4reduce p4 compile my.p4 -o build/my.json --p4info build/my.p4info.txt -I include",
 )
@@ -41,9 +39,8 @@ class P4Compile:
     """Compile a program to BMv2's JSON (2.23) and P4Info, as p4c-bm2-ss writes them."""
 
     source: Source
-    target: Annotated[
-        Path | None, Flag("File for the JSON.", "-o", name="--output", default="my.json in this folder")
-    ] = None
+    target: Annotated[Path | None, Flag("File for the JSON.", "-o", name="--output",
+            default="my.json in this folder")] = None  # fmt: skip
     p4info: Annotated[Path | None, Flag("File for the P4Info.", default="my.p4info.txt beside the JSON")] = None
     defines: Defines = ()
     folders: Folders = ()
@@ -52,7 +49,6 @@ class P4Compile:
 
 @command(
     "switch",
-    "p4reduce.cli.commands.switch:switch",
     "p4reduce switch --grpc-addr 127.0.0.1:9559",
     "p4reduce switch --device-id 1-300 --grpc-addr 127.0.0.1:0 --json",
     "p4reduce switch prog.json --pcap-in 1=in.pcap --pcap-out 2=out.pcap --wait-signal --once",
@@ -70,37 +66,22 @@ class Switch:
     --wait-signal and 'kill -USR1'.
     """
 
-    argument: Annotated[
-        Path | None,
-        Flag("P4 source or p4c's JSON, to start with.", argument=True, metavar="PROGRAM", reads=True, default="none"),
-    ] = None
+    argument: Annotated[Path | None, Flag("P4 source or p4c's JSON, to start with.", argument=True, metavar="PROGRAM",
+            reads=True, default="none")] = None  # fmt: skip
     program: Annotated[Path | None, Flag("The same as the argument.", reads=True, default="none")] = None
     p4info: P4Info = None
-    devices: Annotated[
-        Sequence[int], Flag("Device ids of P4Runtime, as in 1, 1-300 or 1-3,7.", name="--device-id", parse=device_ids)
-    ] = (1,)
-    address: Annotated[
-        str, Flag("Address for P4Runtime, as host:port; port 0 takes a free one.", name="--grpc-addr")
-    ] = "127.0.0.1:9559"
-    interfaces: Annotated[
-        Sequence[str],
-        Flag(
-            "Interface behind a port (needs root), or udp:ADDRESS:PORT:ADDRESS:PORT as NAME, own address first.",
-            "-i",
-            name="--interface",
-            metavar="[DEVICE:]PORT@NAME",
-            many=True,
-        ),
-    ] = ()
+    devices: Annotated[Sequence[int], Flag("Device ids of P4Runtime, as in 1, 1-300 or 1-3,7.", name="--device-id",
+            parse=device_ids)] = (1,)  # fmt: skip
+    address: Annotated[str, Flag("Address for P4Runtime, as host:port; port 0 takes a free one.",
+            name="--grpc-addr")] = "127.0.0.1:9559"  # fmt: skip
+    interfaces: Annotated[Sequence[str], Flag("Interface behind a port (needs root), or "
+            "udp:ADDRESS:PORT:ADDRESS:PORT as NAME, own address first.", "-i", name="--interface",
+            metavar="[DEVICE:]PORT@NAME", many=True)] = ()  # fmt: skip
     use_files: Annotated[bool, Flag("Take -i PORT@NAME for NAME_in.pcap and NAME_out.pcap.")] = False
-    pcap_in: Annotated[
-        Sequence[str],
-        Flag("Capture file of the frames that arrive at a port.", metavar="[DEVICE:]PORT=FILE", many=True),
-    ] = ()
-    pcap_out: Annotated[
-        Sequence[str],
-        Flag("Capture file for the frames that leave by a port.", metavar="[DEVICE:]PORT=FILE", many=True),
-    ] = ()
+    pcap_in: Annotated[Sequence[str], Flag("Capture file of the frames that arrive at a port.",
+            metavar="[DEVICE:]PORT=FILE", many=True)] = ()  # fmt: skip
+    pcap_out: Annotated[Sequence[str], Flag("Capture file for the frames that leave by a port.",
+            metavar="[DEVICE:]PORT=FILE", many=True)] = ()  # fmt: skip
     cpu_port: Annotated[int, Flag("Port of packet-in and packet-out.", least=1, most=MAX_PORT - 1)] = CPU_PORT
     wait_pipeline: Annotated[bool, Flag("Play the frames when a controller has set the pipeline.")] = False
     wait_signal: Annotated[bool, Flag("Play the frames at SIGUSR1, when the pipeline is there.")] = False
@@ -110,17 +91,14 @@ class Switch:
     ] = "compiled"
     tls_cert: Annotated[Path | None, Flag("Certificate of the server (PEM).", reads=True, default="none")] = None
     tls_key: Annotated[Path | None, Flag("Private key of the server (PEM).", reads=True, default="none")] = None
-    tls_ca: Annotated[
-        Path | None,
-        Flag("Certificate of who signs those of clients (PEM), which then need one.", reads=True, default="none"),
-    ] = None
+    tls_ca: Annotated[Path | None, Flag("Certificate of who signs those of clients (PEM), which then need one.",
+            reads=True, default="none")] = None  # fmt: skip
     insecure: Annotated[bool, Flag("Listen beyond this machine without TLS.")] = False
     as_json: Json = False
 
 
 @command(
     "trace",
-    "p4reduce.cli.commands.trace:trace",
     "p4reduce example entries > entries.yaml",
     "p4reduce trace --program 64 --entries leaf1.yaml --packet packets/leaf1.txt",
     "p4reduce trace prog.json --entries entries.yaml --packet capture.pcap --port 3 --json",
@@ -135,34 +113,20 @@ class Trace:
     embedded switch runs the packets one after the other, so registers and counters keep their values.
     """
 
-    program: Annotated[
-        Path | None, Flag("P4 source, or p4c's BMv2 JSON.", argument=True, metavar="PROGRAM", reads=True)
-    ] = None
-    bundled: Annotated[
-        Literal["64", "256"] | None, Flag("Bundled program, by its lanes.", name="--program", default="none")
-    ] = None
-    entries: Annotated[
-        Path | None,
-        Flag(
-            "YAML or JSON file of table entries, multicast groups and registers.",
-            "-e",
-            reads=True,
-            example="entries",
-            default="none",
-        ),
-    ] = None
-    packet: Annotated[
-        Sequence[str],
-        Flag("Hexadecimal digits, a pcap file, or a text file with '[port] digits' on each line.", "-p", many=True),
-    ] = ()
+    program: Annotated[Path | None, Flag("P4 source, or p4c's BMv2 JSON.", argument=True, metavar="PROGRAM",
+            reads=True)] = None  # fmt: skip
+    bundled: Annotated[Literal["64", "256"] | None, Flag("Bundled program, by its lanes.", name="--program",
+            default="none")] = None  # fmt: skip
+    entries: Annotated[Path | None, Flag("YAML or JSON file of table entries, multicast groups and registers.", "-e",
+            reads=True, example="entries", default="none")] = None  # fmt: skip
+    packet: Annotated[Sequence[str], Flag("Hexadecimal digits, a pcap file, or a text file with '[port] digits' on "
+            "each line.", "-p", many=True)] = ()  # fmt: skip
     port: Annotated[int, Flag("Ingress port of packets that do not say theirs.", least=0, most=MAX_PORT)] = 1
     p4info: P4Info = None
-    source: Annotated[
-        Path | None, Flag("Folder to which the names of P4 files in the JSON are relative.", default="that of the JSON")
-    ] = None
-    only: Annotated[
-        int | None, Flag("Number of the one packet to show; those before it still run.", least=1, default="all")
-    ] = None
+    source: Annotated[Path | None, Flag("Folder to which the names of P4 files in the JSON are relative.",
+            default="that of the JSON")] = None  # fmt: skip
+    only: Annotated[int | None, Flag("Number of the one packet to show; those before it still run.", least=1,
+            default="all")] = None  # fmt: skip
     brief: Annotated[bool, Flag("Leave out statements that change nothing.")] = False
     ir: Annotated[bool, Flag("Print the LLVM IR of the program instead, which needs no packet.")] = False
     as_json: Json = False
@@ -179,7 +143,6 @@ class Trace:
 
 @command(
     "pcap",
-    "p4reduce.cli.commands.pcap:pcap",
     "p4reduce pcap out/demo/all-reduce.pcap",
     "p4reduce pcap run.pcap --json | jq '.[] | select(.resend == 1)'",
     "p4reduce pcap --install                    # then: wireshark out/demo/all-reduce.pcap",

@@ -32,7 +32,7 @@ from p4reduce_course.frame.report import (
 from p4switch.base.files import read_bytes
 
 
-def list_labs(flags: LabList) -> None:
+def list_(flags: LabList) -> None:
     """Each with its time and parts."""
     output = Output(as_json=flags.as_json)
     labs = [find(number) for number in NAMES]
