@@ -96,6 +96,9 @@ bench-strangers: $(WARM)  ## senders that know nothing of each other on one upli
 bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
 	@$(BIN)/python -m studies.bench start $(BENCH)
 
+bench-wrong: $(INSTALLED)  ## processor time of wrong commands, each under half a second, and of helps
+	@$(BIN)/python -m tests.support.imports $(BENCH)
+
 bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
 	@$(BIN)/python -m studies.bench veth $(BENCH)
 

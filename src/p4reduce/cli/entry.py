@@ -19,9 +19,9 @@ def main() -> None:
         # A process that was started with Ctrl-C ignored, as a shell starts those in the background, keeps ignoring it.
         held = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         with handling(raise_interrupt, signal.SIGINT) if held else raising_again():
-            from p4reduce.cli.main import build, first_word  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
+            from p4reduce.cli.main import app  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
 
-            build(first_word(sys.argv[1:]))()
+            app()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)

@@ -33,7 +33,7 @@ from pydantic import ValidationError
 from p4reduce.group.backend import COLLECTIVES, FloatArray, Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
-from p4reduce.runs.experiment import tensor
+from p4reduce.runs.inputs import tensor
 from p4reduce.runs.real.backend import ProcessSpec, RealBackend
 from p4reduce.workers.training import digits
 from p4reduce.workers.training.loops import (
