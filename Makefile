@@ -94,6 +94,9 @@ bench-live: PARTS = live,live-commands  ## what the live page costs a run, while
 bench-dataplane bench-fabric bench-plans bench-loss bench-strangers bench-start bench-real bench-live: $(WARM)
 	@$(BIN)/python -m studies bench --parts $(PARTS) --out out/$@ $(BENCH)
 
+bench-wrong: $(INSTALLED)  ## processor time of wrong commands, each under half a second, and of helps
+	@$(BIN)/python -m tests.support.imports $(BENCH)
+
 slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm itself (needs Slurm): SLURM='--jobs 10' or other flags
 	@$(BIN)/p4reduce slurm demo $(SLURM)
 

@@ -1,1 +1,25 @@
-"""Plans, predictions, table entries, installation over P4Runtime, and checks."""
+"""Plans, predictions, table entries, installation over P4Runtime, and checks.
+
+The names of what a user chooses by name stand here, so that they are known without importing what they name: plans,
+policies, orders, forecasts, programs. The registries in the folders say what each name means; a test holds both against
+each other. Other distributions add names by entry points.
+"""
+
+from typing import Final
+
+from p4reduce.base.registry import Names
+
+PLANS: Final = Names("plan", "all-to-all", "best", "exact", "mst", "ps", "ring", "spt", "steiner", "striped")
+POLICIES: Final = Names("policy", "exact", "overlay-mst", "ring", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
+PLACEMENTS: Final = Names("placement", "cassini", "first-fit", "ina-aware", "netpack", "packed", "random", "spread")
+ORDERS: Final = Names("queue order", "edf", "fair", "fifo", "priority", "sjf")
+FORECASTS: Final = Names("forecast", "ar", "boosted-trees", "ewma", "mean")
+PRIORITY_POLICIES: Final = Names(
+    "priority policy", "aalo", "batch", "batch-relative", "cassini", "fair", "fifo", "intensity", "mltcp", "pull-push",
+    "random", "reversed", "sjf", "slack", "srpt",
+)  # fmt: skip
+SCHEDULERS: Final = Names(
+    "scheduler", "cassini", "eps-ecmp", "eps-ideal", "exact", "exclusive", "free", "no-tdm", "pairs", "random", "seed",
+    "static", "tdm",
+)  # fmt: skip
+PROGRAMS: Final = Names("program")

@@ -22,7 +22,7 @@ import p4switch
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Progress
 from p4reduce.network.jobs.network import bundled
-from p4reduce.runs.experiment import provenance
+from p4reduce.runs.inputs import provenance
 from p4switch.base.files import read_text, write_text
 from studies.parallel import in_parallel, rarely_collecting
 

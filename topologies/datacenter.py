@@ -7,17 +7,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from p4reduce.base import errors
-from p4reduce.topologies.model import (
-    MAX_NODES,
-    MAX_PORT,
-    Link,
-    Node,
-    Role,
-    Topology,
-    TopologyError,
-    parse_delay,
-    parse_rate,
-)
+from p4reduce.topologies.model import MAX_NODES, MAX_PORT, Link, Node, Role, Topology, TopologyError
+from p4switch.base.values import parse_delay, parse_rate
 
 # Building a topology node by node: gives out indices and ports.
 
@@ -275,14 +266,6 @@ def _at_least(field: str, value: int, least: int) -> None:
 
 def _middle(count: int) -> float:
     return (count - 1) / 2
-
-
-def default_topology(workers: int) -> str:
-    """A two-level leaf-spine for any number of workers, with a host for a server."""
-    if workers <= 8:
-        return "leaf-spine-8"
-    hosts = 8 if workers <= 64 else 16
-    return f"leaf-spine:leaves={-(-workers // hosts)},spines=2,hosts={hosts},servers=1"
 
 
 # Wide-area graphs from topohub: SNDlib and the Internet Topology Zoo, offline.

@@ -11,10 +11,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, Pos
 from p4reduce.base.registry import Registry
 from p4reduce.topologies import datacenter
 from p4reduce.topologies.datacenter import CapableSwitches, TopologyBuilder, wan
-from p4reduce.topologies.model import Topology, TopologyError, format_delay, format_rate, parse_delay, parse_rate
+from p4reduce.topologies.model import Topology, TopologyError
 from p4reduce.topologies.optical import oxc
 from p4switch.base.files import read_text, write_text
-from p4switch.base.safe_yaml import YamlError, read_yaml, short
+from p4switch.base.safe_yaml import YamlError, read_yaml
+from p4switch.base.values import format_delay, format_rate, parse_delay, parse_rate, short
 
 # What a topology file may say, checked by pydantic: explicit nodes and links, or a builder and its parameters.
 
@@ -27,7 +28,7 @@ _SHOWN: Final = 10
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class NodeModel(_Strict):
@@ -329,22 +330,29 @@ def load(source: str | Path) -> Topology:
     TopologyError
         Names the file, the field and the fix.
     """
-    text = str(source)
-    builder = text.partition(":")[0]
-    if isinstance(source, str) and ":" in source and (builder in BUILDERS or builder in OTHERS):
+    if isinstance(source, str) and _is_spec(source):
         return _from_spec(source)
     if isinstance(source, str) and source in bundled():
         return _from_yaml((resources.files(__package__) / f"{source}.yaml").read_text("utf-8"), f"{source}.yaml")
+    check_source(source)
     path = Path(source)
+    if path.stat().st_size > _FILE_LIMIT:
+        raise TopologyError(f"{path}: larger than {_FILE_LIMIT} bytes; this is no topology")
+    try:
+        return _from_yaml(read_text(path), str(path))
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise TopologyError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def check_source(source: str | Path) -> None:
+    """Raise `TopologyError` where there is nothing that :func:`load` could read; reads nothing itself."""
+    text, path = str(source), Path(source)
+    if isinstance(source, str) and (_is_spec(source) or source in bundled()):
+        return
     if path.is_file():
-        if path.stat().st_size > _FILE_LIMIT:
-            raise TopologyError(f"{path}: larger than {_FILE_LIMIT} bytes; this is no topology")
-        try:
-            return _from_yaml(read_text(path), str(path))
-        except OSError as error:
-            raise TopologyError(f"{path}: {error.strerror}") from None
-        except UnicodeDecodeError as error:
-            raise TopologyError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+        return
     if path.exists() and not path.is_dir():
         raise TopologyError(f"{text}: is a device or a pipe; give a YAML file")
     if path.is_dir() and "/" in text:
@@ -356,6 +364,12 @@ def load(source: str | Path) -> Topology:
         f"{text!r} is no topology: give a YAML file, one of {', '.join(bundled())}, "
         f"or a builder ({builders}) and its parameters, as in 'leaf-spine:leaves=2,spines=2,hosts=4'"
     )
+
+
+def _is_spec(text: str) -> bool:
+    """Whether it is a builder with its parameters."""
+    builder, colon, _ = text.partition(":")
+    return bool(colon) and (builder in BUILDERS or builder in OTHERS)
 
 
 def bundled() -> tuple[str, ...]:

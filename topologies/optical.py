@@ -6,7 +6,8 @@ from dataclasses import astuple, dataclass
 from typing import ClassVar, Final, Literal
 
 from p4reduce.topologies.datacenter import Capable, CapableSwitches, TopologyBuilder
-from p4reduce.topologies.model import Link, Topology, TopologyError, parse_rate
+from p4reduce.topologies.model import Link, Topology, TopologyError
+from p4switch.base.values import parse_rate
 
 Matrix = Sequence[Sequence[int]]
 """L, pods x pods: how many circuits join two pods; symmetric, zero diagonal"""

@@ -9,8 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 import numpy as np
 
 from p4reduce.base.errors import PlanError
-from p4switch.base.safe_yaml import short
-from p4switch.base.values import PS_PER_S
+from p4switch.base.values import PS_PER_S, short
 
 # What a task says about the selection of its local models.
 

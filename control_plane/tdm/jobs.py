@@ -14,8 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from p4reduce.base.errors import PlanError
 from p4reduce.topologies import TopologyError, parse_delay, parse_rate
 from p4switch.base.files import read_text
-from p4switch.base.safe_yaml import YamlError, read_yaml, short
-from p4switch.base.values import PS_PER_S
+from p4switch.base.safe_yaml import YamlError, read_yaml
+from p4switch.base.values import PS_PER_S, short
 
 # What can be wrong with jobs, networks and schedules.
 

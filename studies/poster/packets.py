@@ -33,7 +33,7 @@ from p4reduce.network.background import Background, Loads, link_loads
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.jobs.specs import ExpectedSum, expect_sum
 from p4reduce.network.virtual import Stop, VirtualNetwork
-from p4reduce.runs.experiment import tensor
+from p4reduce.runs.inputs import tensor
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import FixedScale

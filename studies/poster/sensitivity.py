@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from p4reduce.control_plane.plans.routes import chunks
-from p4reduce.topologies.model import parse_rate
-from p4switch.base.values import PS_PER_MS
+from p4switch.base.values import PS_PER_MS, parse_rate
 from studies.frame import by_field, column, record
 from studies.poster.cells import FINISHED, MODELS, Difference, PolicyCell, TaskRow, run_policies
 from studies.poster.settings import POSTER_SAVING, SPFF, PosterSettings, Scenario

@@ -13,7 +13,7 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import POLICIES as REGISTERED
 from p4reduce.group.errors import ClusterError
 from p4reduce.topologies import Topology, load, with_capable
-from p4reduce.topologies.model import parse_delay, parse_rate
+from p4switch.base.values import parse_delay, parse_rate
 
 POSTER_SPFF_MS: Final = 2.3
 """total latency of the fixed scheduler at 15 local models, as the poster says"""

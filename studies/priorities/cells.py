@@ -11,7 +11,7 @@ from p4reduce.play.priorities.description import Description, JobDescription, wi
 from p4reduce.play.priorities.governed import Alone, Governed, Governing, Knowledge, run_governed
 from p4reduce.play.priorities.models import SHAPES, LayerDescription, run_layers
 from p4reduce.play.priorities.run import JobResult, RunResult, run
-from p4reduce.topologies.model import parse_delay
+from p4switch.base.values import parse_delay
 from studies.frame import column, percent, record, scaled
 
 # Every parameter of the study of priorities.

@@ -25,7 +25,7 @@ from p4reduce.network.virtual import Stop
 from p4reduce.runs.launch import Listener
 from p4reduce.topologies import Topology
 from p4reduce.workers.records import State
-from p4switch.base.safe_yaml import short
+from p4switch.base.values import short
 
 # A job of another scheduler in the network: its ranks, who come over a socket, and the collective they wait for.
 

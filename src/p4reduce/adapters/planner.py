@@ -10,8 +10,7 @@ from p4reduce.control_plane.placement.policies import sorted_queue, work
 from p4reduce.control_plane.scheduling.task import Task, Wanted
 from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
-from p4reduce.topologies.model import parse_delay
-from p4switch.base.safe_yaml import short
+from p4switch.base.values import parse_delay, short
 
 # What a job of another scheduler says of itself: a comment, such as ``p4reduce elements=61706 rounds=10``.
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from p4reduce import connect
 from p4reduce.group.communicator import Communicator
-from p4reduce.topologies.model import parse_delay
-from p4switch.base.values import PS_PER_S
+from p4switch.base.values import PS_PER_S, parse_delay
 
 MOST = 1 << 20
 """of a number that a rank brings; sums of 2,000 ranks fit in 31 bits"""

@@ -2,10 +2,12 @@
 
 import importlib.metadata
 import re
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Collection, Iterator, MutableMapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
+
+from p4reduce.base.errors import BadInput
 
 # What this package cannot do without, by its own metadata.
 
@@ -17,6 +19,45 @@ def requirements() -> tuple[str, ...]:
     except importlib.metadata.PackageNotFoundError:
         return ()
     return tuple(sorted(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if "extra ==" not in line))
+
+
+def group_of(kind: str) -> str:
+    """The entry point group in which other distributions have things of a kind: of 'fast plan' p4reduce.fast_plans."""
+    plural = kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s"
+    return f"p4reduce.{plural.replace(' ', '_')}"
+
+
+def entry_points_of(kind: str) -> dict[str, EntryPoint]:
+    """By name, what other distributions have for a kind."""
+    return {point.name: point for point in entry_points(group=group_of(kind))}
+
+
+class Names(Collection[str]):
+    """The names in a `Registry`, known without importing what it holds."""
+
+    def __init__(self, kind: str, *own: str) -> None:
+        """``own``: those of this package."""
+        self._kind = kind
+        self._own = own
+
+    @cached_property
+    def _all(self) -> frozenset[str]:
+        return frozenset((*self._own, *entry_points_of(self._kind)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._all
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._all))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def check(self, name: str, flag: str) -> str:
+        """The name; raises `BadInput` for one that there is not, for a flag."""
+        if name not in self:
+            raise BadInput(f"{flag}: there is no {self._kind} {name!r}; choose one of {', '.join(self)}")
+        return name
 
 
 _T = TypeVar("_T")
@@ -53,12 +94,11 @@ class Registry(MutableMapping[str, _T], Generic[_T]):
     @property
     def group(self) -> str:
         """The entry point group that is asked."""
-        plural = self._kind.removesuffix("y") + "ies" if self._kind.endswith("y") else f"{self._kind}s"
-        return f"p4reduce.{plural.replace(' ', '_')}"
+        return group_of(self._kind)
 
     @cached_property
     def _others(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=self.group)}
+        return entry_points_of(self._kind)
 
     def __getitem__(self, name: str) -> _T:
         if name not in self._own:

@@ -20,9 +20,9 @@ def main() -> None:
         interrupts = [signal.SIGINT] if signal.getsignal(signal.SIGINT) is signal.default_int_handler else []
         ends = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
         with handling(raise_interrupt, *interrupts), handling(raise_exit, *ends):
-            from p4reduce.cli.main import build, first_word  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
+            from p4reduce.cli.main import app  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
 
-            build(first_word(sys.argv[1:]))()
+            app()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)

@@ -1,87 +1,16 @@
-"""Lists on the command line: 'a,b,c', and '0..4' for numbers."""
+"""Values on the command line: lists as 'a,b,c' and '0..4', times, sizes, and what happens to a network when.
+
+Each function makes a value from its text and the name of its flag, and raises `BadInput`, which says both and the fix.
+"""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Final
 
-import typer
-
-from p4reduce.base.errors import BadInput, Failed
-from p4reduce.base.output import Output, progress_bar
-from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.files import faults_of, print_real, print_table, write_results
-from p4reduce.runs.result import RunResult
-from p4reduce.topologies import load, parse_delay
-from p4reduce.topologies.model import parse_count
-from p4switch.base.files import together
-
-if TYPE_CHECKING:
-    from p4reduce.group.backend import Span
-
-
-Bound = Annotated[
-    bool, typer.Option("--bound", help="The bound of the best plan on large networks, too; may take a minute.")
-]
-
-
-# Running experiments for a command, and what every such command does with the results.
-
-
-def run_all(
-    experiments: Sequence[Experiment], output: Output, *, capture: Path | None = None, verb: str = "run"
-) -> list[RunResult]:
-    """Run one experiment after the other, with a bar for each. ``capture`` is a pcap file for the first."""
-    results = []
-    with progress_bar(output) as open_bar:
-        for number, experiment in enumerate(experiments):
-            bar = open_bar(f"{verb} {experiment.plan}")
-            run = _runner(experiment)
-            results.append(run(experiment, progress=bar, capture=None if number else capture))
-    return results
-
-
-def _runner(experiment: Experiment) -> Callable[..., RunResult]:
-    """What runs it; imported when it does, since both take long to import."""
-    if experiment.time == "real":
-        from p4reduce.runs.real.run import run_real  # noqa: PLC0415
-
-        return run_real
-    from p4reduce.runs.runner import run_experiment  # noqa: PLC0415
-
-    return run_experiment
-
-
-def finish(
-    output: Output, results: Sequence[RunResult], *, out: Path | None, title: str, spans: "Sequence[Span]" = ()
-) -> None:
-    """Print the table, write the files if ``out`` is a folder, and fail if a run may not be believed.
-
-    spans: what ranks did when, for a timeline beside the results.
-    """
-    print_table(output, results, title)
-    print_real(output, results)
-    for result in results:
-        if chunks := sum(one.chunks for one in result.network.left_out):
-            output.note(
-                f"{result.network.plan}: {chunks} chunks came too late and are in no sum (network.left_out): "
-                "all_reduce(name=...), or comm.step(), says which later sum they belong to, if there is one"
-            )
-    if out is not None:
-        from p4reduce.views.report.page import write_report  # noqa: PLC0415  (slow to import)
-
-        with together(out) as aside:
-            paths = [*write_results(aside, results), write_report(aside / "report.html", results, title=title)]
-            if spans:
-                from p4reduce.runs.result import write_timeline  # noqa: PLC0415
-
-                paths.append(write_timeline(aside / "timeline.json", spans))
-        output.note(f"wrote {', '.join(path.name for path in paths)} to {out}")
-    faults = [f"{result.network.plan}: {fault}" for result in results for fault in faults_of(result)]
-    if faults:
-        raise Failed("; ".join(faults))
-
+from p4reduce.base.errors import BadInput
+from p4reduce.base.registry import Names
+from p4switch.base.values import parse_count, parse_delay
 
 MAX_VALUES = 100_000
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -121,11 +50,74 @@ def _integers(part: str, flag: str) -> list[int]:
         raise BadInput(f"{flag}: {error}, or a range such as '0..4'") from None
 
 
-# Texts of flags that say what happens to a network, and when: links that are cut and mended, hosts that end.
+def named(names: Names) -> Callable[[str, str], str]:
+    """One of these names."""
+    return names.check
 
 
-def delay(text: str, flag: str, least: int) -> int:
-    """A time of a flag, picoseconds; `BadInput` names the flag."""
+def each(check: Callable[[str, str], str]) -> Callable[[str, str], list[str]]:
+    """A list of texts that all pass a check."""
+    return lambda text, flag: [check(part, flag) for part in texts(text, flag)]
+
+
+def network(text: str, flag: str) -> str:
+    """The source of a topology that there is."""
+    from p4reduce.topologies import TopologyError, check_source  # noqa: PLC0415  (pydantic is slow to import)
+
+    try:
+        check_source(text)
+    except TopologyError as error:
+        raise BadInput(f"{flag}: {error}") from None
+    return text
+
+
+def octets(text: str, flag: str) -> int:
+    """Bytes, with nccl-tests' units."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    number, unit = (text[:-1], units.get(text[-1:].upper())) if text[-1:].isalpha() else (text, 1)
+    try:
+        value = float(number)
+    except ValueError:
+        value = 0.0
+    if unit is None or not 0 < value * unit <= 1 << 40 or value * unit != int(value * unit):
+        raise BadInput(f"{flag}: {text!r}: expected bytes, e.g. '65536', '64K', '1.5M'")
+    return int(value * unit)
+
+
+def macro(text: str, flag: str) -> tuple[str, str]:
+    """Name and value of ``NAME=VALUE``; a name alone is 1."""
+    name, equals, value = text.partition("=")
+    if not name.isidentifier():
+        raise BadInput(f"{flag} {text}: {name!r} is no name; write NAME or NAME=VALUE")
+    return name, value if equals else "1"
+
+
+MAX_DEVICES: Final = 4096
+"""Devices of one process; a guard against a slip in a range."""
+_DEVICES: Final = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?")
+
+
+def device_ids(text: str, flag: str) -> list[int]:
+    """Device ids from "1", "1-300" or "1-3,7"."""
+    ids: set[int] = set()
+    for part in text.split(","):
+        found = _DEVICES.fullmatch(part.strip())
+        if found is None:
+            raise BadInput(f"{flag} {text}: {part!r} is neither a number nor a range such as 1-300")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not 0 < first <= last < 1 << 64:
+            raise BadInput(f"{flag} {text}: {part!r} is empty or not above 0")
+        if len(ids) + last - first + 1 > MAX_DEVICES:
+            raise BadInput(f"{flag} {text}: more than {MAX_DEVICES} devices in one process")
+        ids.update(range(first, last + 1))
+    return sorted(ids)
+
+
+# What happens to a network, and when: links that are cut and mended, hosts that end or join.
+
+
+def delay(text: str, flag: str, least: int = 0) -> int:
+    """A time, picoseconds."""
     try:
         found = parse_delay(text)
     except ValueError as error:
@@ -135,28 +127,28 @@ def delay(text: str, flag: str, least: int) -> int:
     return found
 
 
-def deaths(texts: list[str] | None, topology: str | None) -> list[tuple[str, str, int]]:
-    """Host, task ('': the host itself) and time of each, of texts as 'h3@5ms' and 'task1/h3@5ms'."""
-    known = None if topology is None else {host.name for host in load(topology).hosts}
-    found = []
-    for text in texts or []:
-        who, at, time = text.partition("@")
-        task, _, host = who.strip().rpartition("/")
-        if not at or not host:
-            raise BadInput(f"--kill: {text!r}: expected a host and a time, as in 'h3@5ms' or 'task1/h3@5ms'")
-        if known is not None and host not in known:
-            raise BadInput(f"--kill: {text!r}: {host!r} is no host of {topology}")
-        found.append((host, task, delay(time.strip(), "--kill", least=0)))
-    return found
+def death(text: str, flag: str) -> tuple[str, str, int]:
+    """Host, task ('': the host itself) and time, of a text as 'h3@5ms' or 'task1/h3@5ms'."""
+    who, at, time = text.partition("@")
+    task, _, host = who.strip().rpartition("/")
+    if not at or not host:
+        raise BadInput(f"{flag}: {text!r}: expected a host and a time, as in 'h3@5ms' or 'task1/h3@5ms'")
+    return host, task, delay(time.strip(), flag)
 
 
-def link_changes(texts: list[str] | None, flag: str, *, up: bool) -> list[tuple[str, str, bool, int]]:
-    """Both ends of a link, whether it is up from then on, and when, of texts as 'leaf1,spine1@5ms'."""
-    found = []
-    for text in texts or []:
-        ends, at, time = text.partition("@")
-        names = ends.split(",")
-        if not at or len(names) != 2:
-            raise BadInput(f"{flag}: {text!r}: expected two nodes and a time, as in 'leaf1,spine1@5ms'")
-        found.append((names[0].strip(), names[1].strip(), up, delay(time.strip(), flag, least=0)))
-    return found
+def joining(text: str, flag: str) -> tuple[str, int]:
+    """Host ('': any) and time, of a text as '2ms' or 'h5@2ms'."""
+    host, _, time = text.rpartition("@")
+    try:
+        return host, parse_delay(time)
+    except ValueError as error:
+        raise BadInput(f"{flag} {text}: expected [HOST@]TIME, as 2ms or h5@2ms: {error}") from None
+
+
+def link_change(text: str, flag: str) -> tuple[str, str, int]:
+    """Both ends of a link, and when it changes, of a text as 'leaf1,spine1@5ms'."""
+    ends, at, time = text.partition("@")
+    names = ends.split(",")
+    if not at or len(names) != 2:
+        raise BadInput(f"{flag}: {text!r}: expected two nodes and a time, as in 'leaf1,spine1@5ms'")
+    return names[0].strip(), names[1].strip(), delay(time.strip(), flag)

@@ -1,50 +1,59 @@
-"""The ``p4reduce`` command: its commands by name, each imported only when it is the one that runs."""
+"""The ``p4reduce`` command: which commands there are, and how each is made from the class that declares its flags."""
 
-import functools
-import importlib
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from functools import partial
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Final
 
 import typer
 from rich.markup import escape
-from typer import Typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from p4reduce import __version__
+from p4reduce.base.failures import guarded
+from p4reduce.base.flags import SPECS, Parameter, Spec, parts
 from p4reduce.base.output import Output
 
+PANELS: Final = {
+    "run": ("Run", ("demo", "run", "launch", "perf", "compare", "confirm", "sweep")),
+    "network": ("Network", ("topo", "net", "doctor", "clean")),
+    "switch": ("Switch", ("p4", "switch", "trace", "pcap")),
+    "schedule": ("Schedule", ("plan", "tasks", "orchestrate", "tdm", "priorities", "slurm")),
+    "look": ("Look", ("watch", "report", "example")),
+}
+"""The commands by the module in ``cli/flags/`` that declares them, each with its heading in the help."""
+COMMANDS: Final = frozenset(name for _, names in PANELS.values() for name in names)
+BROUGHT: Final = "p4reduce.commands"
+"""Entry points of other distributions, each a module that declares a command: p4reduce-course brings ``lab``."""
+EXAMPLES: Final = (
+    "p4reduce demo                            # trains through P4 switches, writes out/demo/report.html",
+    "p4reduce run --elements 1M --loss 0.01   # one sum, with packets lost on the way",
+    "p4reduce launch -n 8 train.py            # a script of yours",
+    "p4reduce topo list                       # the networks there are",
+)
+
+
 # Misused commands and flags: one line that says what is wrong and where the examples stand, exit code 2.
-
-
-# Help texts: a command's docstring as flowing text, and examples under it.
-
-
-def epilog(*examples: str) -> str:
-    """Text for typer's ``epilog``: one example a line (typer makes a line of each paragraph)."""
-    return "\n\n".join(("Examples:", *(escape(example) for example in examples)))
-
-
-def group_epilog(group: Typer) -> str:
-    """The ``epilog`` of a group of commands: the first example of each of them."""
-    own = [(command.epilog or "").split("\n\n") for command in group.registered_commands]
-    return "\n\n".join(("Examples:", *(lines[1] for lines in own if len(lines) > 1)))
-
-
-def help_of(command: Callable[..., None]) -> str:
-    """Text for typer's ``help``: the docstring with each paragraph on one line, so that terminals wrap it."""
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(escape(" ".join(paragraph.split())) for paragraph in paragraphs)
 
 
 _MISUSED: Final = typer.BadParameter.__mro__[2]
 """``ClickException``, of which everything is that Typer says of a command line; a Typer may have its own Click."""
 
 
-class OneLineGroup(TyperGroup):
-    """The root of all commands. Typer would print usage, a hint and a box of lines; scripts and people want one."""
+class LazyGroup(TyperGroup):
+    """Commands that are made when they are asked for. Of a mistake it prints one line, where Typer prints a box."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        if not self.commands:
+            self.commands = _Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in order; makes none of them."""
+        return list(self.commands)
 
     def main(
         self,
@@ -56,7 +65,7 @@ class OneLineGroup(TyperGroup):
         **extra: Any,
     ) -> Any:
         """As Typer's own, but for what it prints of errors."""
-        run = functools.partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
+        run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
         if not standalone_mode:
             return run()
         try:
@@ -82,46 +91,127 @@ def _say_usage(error: Any) -> None:
     Output().note(f"error: {text[0].lower()}{text[1:]}{see} '{where} --help'")
 
 
-COMMANDS: Final = {
-    "demo": "Train a model through P4 switches, once for each plan, and write a report.",
-    "run": "Run one collective or one training through the switches.",
-    "launch": "Start a script of yours once for each rank; its collectives go through the switches.",
-    "perf": "Measure a collective over a range of sizes, plan by plan, in the columns of NVIDIA's nccl-tests.",
-    "compare": "Run the same work with several plans: one table, one CSV, one report.",
-    "confirm": "Run the same work in virtual time and on real sockets, and compare them.",
-    "sweep": "Run every combination of the given lists, one row each.",
-    "topo": "Topologies: bundled, built from parameters, or files of yours.",
-    "plan": "Plans: who adds up where, and what each link will carry.",
-    "trace": "Show what a P4 program does with packets: states, keys, entries that hit, values before and after, "
-    "and why a packet left where it did.",
-    "p4": "P4 programs: check them, compile them; nothing else is needed.",
-    "switch": "Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.",
-    "net": "Networks of the kernel that stand until they are taken down.",
-    "tasks": "AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.",
-    "priorities": "Priorities: jobs that share links, and what an order between them does.",
-    "orchestrate": "Run the tasks of a database until all have ended.",
-    "slurm": "Slurm: jobs that go where p4reduce's placement says, and all-reduce there.",
-    "tdm": "TDM: training jobs over an optical cross-connect, in turns.",
-    "example": "Print a file to begin with, or list them all.",
-    "report": "Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.",
-    "watch": "Open the live page of a run that was recorded, or of what goes on now.",
-    "pcap": "Show the packets of captures, a line for each, or have Wireshark understand them.",
-    "clean": "End the processes and remove the folders of runs that were killed.",
-    "doctor": "Say what is installed, and what each missing part would add.",
-}
-"""What the list of commands says of each: the first paragraph of its own help (held to that by a test)."""
-GROUPS: Final = frozenset({"p4", "topo", "plan", "net", "tasks", "priorities", "slurm", "tdm"})
-"""Those that have commands of their own; Typer lists them behind the others."""
-BROUGHT: Final = "p4reduce.commands"
-"""Entry points of other distributions, each a command of its own: p4reduce-course brings ``lab``."""
-PASS_ON: Final[dict[str, Any]] = {"launch": {"context_settings": {"allow_interspersed_args": False}}}
-"""After the script's name everything belongs to the script."""
-EXAMPLES: Final = (
-    "p4reduce demo                            # trains through P4 switches, writes out/demo/report.html",
-    "p4reduce run --elements 1M --loss 0.01   # one sum, with packets lost on the way",
-    "p4reduce launch -n 8 train.py            # a script of yours",
-    "p4reduce topo list                       # the networks there are",
-)
+class _Commands(MutableMapping[str, Any]):
+    """All commands by name. The module that declares one is imported when the command is asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+        self._modules = {name: (f"p4reduce.cli.flags.{module}", panel)
+                         for module, (panel, names) in PANELS.items() for name in names}  # fmt: skip
+        for point in sorted(entry_points(group=BROUGHT), key=lambda point: point.name):
+            self._modules[point.name] = (point.module, point.name.capitalize())
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            module, panel = self._modules[name]
+            self._made[name] = _made(name, import_module(module), panel)
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name], self._modules[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+def _made(name: str, module: Any, panel: str) -> TyperCommand | TyperGroup:
+    """A command, or the group of those whose first word it is."""
+    if name in SPECS:
+        return _Command(name, *SPECS[name], panel)
+    inner = {path.removeprefix(f"{name} "): entry for path, entry in SPECS.items() if path.startswith(f"{name} ")}
+    return LazyGroup(
+        name=name,
+        help=module.GROUPS[name],
+        epilog=epilog(*(spec.examples[0] for _, spec in inner.values())),
+        commands={word: _Command(word, *entry) for word, entry in inner.items()},
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        rich_help_panel=panel,
+    )
+
+
+class _Command(TyperCommand):
+    """A command whose flags are made when they are asked for: lists of commands need none of them."""
+
+    def __init__(self, name: str, model: type, spec: Spec, panel: str | None = None) -> None:
+        super().__init__(
+            name,
+            help=help_of(model),
+            epilog=epilog(*spec.examples),
+            rich_markup_mode="rich",
+            rich_help_panel=panel,
+            context_settings={"allow_interspersed_args": not spec.passes_on},
+        )
+        self._model, self._spec = model, spec
+        del self.params, self.callback  # __getattr__ makes them
+
+    def __getattr__(self, name: str) -> Any:
+        """Its flags, and what makes an object of its class and calls what the command does."""
+        if name not in {"params", "callback"}:
+            raise AttributeError(name)
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+        app.command(self.name)(_function(self._model, self._spec.does))
+        made = typer.main.get_command(app)
+        self.params, self.callback = made.params, made.callback
+        return getattr(self, name)
+
+
+def _function(model: type, does: str) -> Callable[..., None]:
+    """What Typer calls: it makes an object of the class, imports what the command does, and calls it."""
+    fields = dict(parts(model))
+
+    @guarded
+    def run(**given: Any) -> None:
+        values = {}
+        for field, part in fields.items():
+            if not isinstance(part, Parameter):
+                own = [one for one in part.parameters() if given[one.name] is not None]
+                values[field] = part.value({one.field: one.value(given[one.name]) for one in own})
+            elif given[field] is not None and given[field] != []:
+                values[field] = part.value(given[field])
+        flags = model(**values)
+        if hasattr(flags, "check"):
+            flags.check()
+        module, _, function = does.partition(":")
+        getattr(import_module(module), function)(flags)
+
+    every = [one for part in fields.values() for one in ([part] if isinstance(part, Parameter) else part.parameters())]
+    run.__signature__ = inspect.Signature([_typed(one) for one in every])  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    return run
+
+
+def _typed(one: Parameter) -> inspect.Parameter:
+    """A flag as Typer takes it. None stands for what was not given: the default is the field's."""
+    flag = one.flag
+    text = escape(one.help) + (f" [dim]\\[{escape(one.shown)}][/dim]" if one.shown else "")
+    about: dict[str, Any] = {"help": text, "show_default": False, "metavar": one.metavar, "rich_help_panel": flag.panel}
+    default = ... if one.default is ... else None
+    names = [name for name in (one.option, flag.short) if name]
+    info = typer.Argument(default, **about) if flag.argument else typer.Option(default, *names, **about)
+    typed = str if one.kind in {int, float} else one.kind  # what is wrong with a number, the flag says
+    kind = typed if default is ... else typed | None
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=kind)
+
+
+# Help texts: a docstring as flowing text, and examples under it.
+
+
+def epilog(*examples: str) -> str:
+    """Text for typer's ``epilog``: one example a line (typer makes a line of each paragraph)."""
+    return "\n\n".join(("Examples:", *(escape(example) for example in examples)))
+
+
+def help_of(command: object) -> str:
+    """Text for typer's ``help``: the docstring with each paragraph on one line, so that terminals wrap it."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(escape(" ".join(paragraph.split())) for paragraph in paragraphs)
 
 
 def _show_version(value: bool) -> None:
@@ -140,49 +230,12 @@ def _main(version: Version = False) -> None:
     """
 
 
-def build(wanted: str | None = None) -> typer.Typer:
-    """The command. With ``wanted`` only that one of its commands can run; of the others the list of commands tells."""
-    app = typer.Typer(
-        name="p4reduce",
-        cls=OneLineGroup,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback(help=help_of(_main), epilog=epilog(*EXAMPLES))(_main)
-    for name, text in COMMANDS.items():
-        if wanted in {None, name}:
-            _add(app, name, importlib.import_module(f"p4reduce.cli.commands.{name}"))
-        elif name in GROUPS:
-            app.add_typer(typer.Typer(help=text), name=name)
-        else:
-            app.command(name, help=text)(_told_of)
-    if wanted not in COMMANDS:
-        for point in sorted(entry_points(group=BROUGHT), key=lambda point: point.name):
-            _add(app, point.name, importlib.import_module(point.module))
-    return app
-
-
-def first_word(arguments: Sequence[str]) -> str:
-    """The command that is asked for: the first argument that is no flag; empty when there is none."""
-    return next((word for word in arguments if not word.startswith("-")), "")
-
-
-def _add(app: typer.Typer, name: str, module: Any) -> None:
-    if hasattr(module, "app"):
-        app.add_typer(module.app, name=name, epilog=group_epilog(module.app))
-        return
-    command: Callable[..., None] = getattr(module, name)
-    options = PASS_ON.get(name, {})
-    app.command(name, help=help_of(command), epilog=epilog(*module.EXAMPLES), **options)(command)
-
-
-def _told_of() -> None:
-    raise AssertionError("a command that is only told of does not run")
-
-
-def __getattr__(name: str) -> Any:
-    if name == "app":
-        return build()
-    raise AttributeError(name)
+app: Final = typer.Typer(
+    name="p4reduce",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.callback(help=help_of(_main), epilog=epilog(*EXAMPLES))(_main)

@@ -11,7 +11,8 @@ import numpy as np
 from p4reduce.base.output import Progress
 from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
-from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory, provenance, tensor
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.inputs import check_memory, provenance, tensor
 from p4reduce.runs.result import (
     CollectiveRecord,
     NetworkResult,

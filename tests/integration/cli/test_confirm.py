@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from p4reduce.cli.commands.confirm import compare
+from p4reduce.cli.commands.run import confirmed
 from p4reduce.cli.main import app
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import RealRun
@@ -48,13 +48,13 @@ def trained():
 
 def test_other_sums_are_an_error(tensor):
     other = replace(tensor, network=replace(tensor.network, result_sha256="00"), real=REAL)
-    assert compare([tensor, replace(tensor, real=REAL)])[1] == []
-    assert compare([tensor, other])[1] == ["steiner, embedded, udp: the results are not the bytes of virtual time"]
+    assert confirmed([tensor, replace(tensor, real=REAL)])[1] == []
+    assert confirmed([tensor, other])[1] == ["steiner, embedded, udp: the results are not the bytes of virtual time"]
 
 
 def test_another_prediction_is_an_error(tensor):
     other = replace(tensor, network=replace(tensor.network, prediction_differences=["a link"]), real=REAL)
-    assert "bytes counted differ from the prediction: a link" in compare([tensor, other])[1][0]
+    assert "bytes counted differ from the prediction: a link" in confirmed([tensor, other])[1][0]
 
 
 @pytest.mark.parametrize("what", ["weights_sha256", "result_sha256", "points"])
@@ -62,6 +62,6 @@ def test_another_training_is_an_error(trained, what):
     point = trained.training.points[0]
     values = {"weights_sha256": "00", "result_sha256": "00", "points": [replace(point, value=point.value + 1)]}
     later = replace(trained.training, points=[replace(point, time_s=point.time_s + 1)])
-    assert compare([trained, replace(trained, training=later, real=REAL)])[1] == []
+    assert confirmed([trained, replace(trained, training=later, real=REAL)])[1] == []
     other = replace(trained.training, **{what: values[what]})
-    assert len(compare([trained, replace(trained, training=other, real=REAL)])[1]) == 1
+    assert len(confirmed([trained, replace(trained, training=other, real=REAL)])[1]) == 1

@@ -8,11 +8,11 @@ import yaml
 from typer.testing import CliRunner
 
 from p4reduce.cli.commands.example import content
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 
 
 def run(*arguments):
-    return CliRunner().invoke(build("priorities"), ["priorities", *map(str, arguments)])
+    return CliRunner().invoke(app, ["priorities", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_jobs_that_cannot_be(small):
 
 def test_files_and_flags_that_cannot_be(small, tmp_path):
     missing = run("compare", tmp_path / "none.yaml")
-    assert "'p4reduce example priorities' prints a file to begin with" in missing.stderr
+    assert "'p4reduce example priorities' prints one" in missing.stderr
     assert "--told: 'nobody' is none of oracle, predicted, none" in run("compare", small(), "--told", "nobody").stderr
     assert "there is no priority policy 'sjff'" in run("compare", small(), "-p", "sjff").stderr
     torn = tmp_path / "torn.yaml"

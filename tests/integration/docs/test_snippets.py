@@ -17,7 +17,7 @@ from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 from p4reduce.control_plane.plans import PLANS
 from p4reduce.control_plane.priorities import PRIORITY_POLICIES
 from p4reduce.control_plane.scheduling import POLICIES
@@ -80,7 +80,7 @@ def run(command):
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return
-    result = CliRunner().invoke(build(arguments[0]), arguments)
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, f"{command}: {result.output}{result.stderr}"
 
 
@@ -136,7 +136,7 @@ def not_run_here(page):
 @pytest.mark.parametrize("page", [page for page in PAGES if page.mentions or page.long or page.not_run], ids=name)
 def test_commands_that_are_mentioned(page):
     """Their names and flags exist; make knows the target and its variables."""
-    app = typer.main.get_command(build())
+    root = typer.main.get_command(app)
     makefile = (ROOT / "Makefile").read_text()
     for mention in (*page.mentions, *not_run_here(page)):
         program, *arguments = mention.replace("…", "").split()
@@ -147,7 +147,7 @@ def test_commands_that_are_mentioned(page):
                 if "=" in argument:
                     break
             continue
-        command = app
+        command = root
         while arguments and arguments[0][0] != "-" and isinstance(command, click.Group | typer.core.TyperGroup):
             command = command.commands[arguments.pop(0)]
         flags = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from p4reduce.control_plane.counters import plan_bound, task_bound_ps
-from p4reduce.runs.experiment import Experiment, tensor
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.inputs import tensor
 from p4reduce.runs.runner import result_of
 from p4reduce.runs.virtual.cluster import Cluster
 from tests.support.effort import examples

@@ -45,10 +45,8 @@ def commands(*words: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """Every command below some words, with its help."""
     shown = help_of(words)
     yield words, shown
-    within = False
     for line in shown.splitlines():
-        within = "─ Commands ─" in line or (within and line.startswith("│"))
-        if within and (name := re.match(r"│ ([\w-]+) ", line)):
+        if name := re.match(r"│ ([a-z][\w-]*) ", line):
             yield from commands(*words, name[1])
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from p4reduce.base.errors import BadInput
 from p4reduce.control_plane.orchestrator import TaskError, read_trace
-from p4reduce.runs import experiment
+from p4reduce.runs import settings
 from p4reduce.topologies import TopologyError, load, parse_delay, parse_rate
-from p4switch.base.safe_yaml import DEPTH_LIMIT, YamlError, one_line, read_yaml, short
+from p4switch.base.safe_yaml import DEPTH_LIMIT, YamlError, one_line, read_yaml
+from p4switch.base.values import short
 from p4switch.trace.entries import EntriesError, parse_document
 
 
@@ -55,7 +56,7 @@ def test_every_loader_refuses_aliases(tmp_path):
     with pytest.raises(TopologyError, match="aliases"):
         load(path)
     with pytest.raises(BadInput, match="aliases"):
-        experiment._read(path)
+        settings._read(path)
     with pytest.raises(EntriesError, match="aliases"):
         parse_document(bomb(), "entries.yaml")
     with pytest.raises(YamlError, match="line 2: aliases"):

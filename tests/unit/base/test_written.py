@@ -13,7 +13,7 @@ import typer
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
-from p4reduce.cli.lists import finish
+from p4reduce.cli.commands.run import finish
 from p4reduce.network.virtual.counters import PcapWriter
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import claim

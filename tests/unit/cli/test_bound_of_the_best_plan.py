@@ -4,14 +4,14 @@ import json
 
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 
 RACKS = "leaf-spine:leaves=2,spines=2,hosts=2,servers=0,rate=10G,capable=leaf*"
 LARGE = "leaf-spine:leaves=29,spines=2,hosts=1,servers=0,rate=10G,capable=spine*"
 
 
 def p4reduce(*arguments: object):
-    done = CliRunner().invoke(build(str(arguments[0])), list(map(str, arguments)))
+    done = CliRunner().invoke(app, list(map(str, arguments)))
     assert done.exit_code == 0, done.stderr
     return done
 

@@ -159,7 +159,7 @@ def test_doctor_fails_without_what_is_needed(monkeypatch):
         (["sweep", "--seeds", "x"], "--seeds: 'x' is no number of things"),
         (["topo", "show", "nonsense"], "'nonsense' is no topology"),
         (["plan", "show", "--plan", "ps", "--topology", "star:hosts=2"], "needs a server"),
-        (["report", "/nowhere/result.json"], "/nowhere/result.json: No such file"),
+        (["report", "/nowhere/result.json"], "/nowhere/result.json: there is no such file"),
         (["launch", "-n", "2", "nowhere.py"], "nowhere.py: there is no such file"),
         (["launch", "-n", "2", "-t", "star:hosts=2", "--server", "true"], "no host for one"),
     ],

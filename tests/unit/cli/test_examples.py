@@ -6,8 +6,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from p4reduce.cli.commands.example import KINDS, content
-from p4reduce.cli.main import COMMANDS, build
+from p4reduce.cli.commands.example import content
+from p4reduce.cli.flags.look import KINDS
+from p4reduce.cli.main import COMMANDS, app
 from p4reduce.control_plane.orchestrator import read_trace
 from p4reduce.control_plane.orchestrator.executor import read_hosts
 from p4reduce.topologies import load
@@ -28,7 +29,7 @@ def example(tmp_path):
 
 
 def run(*arguments):
-    result = CliRunner().invoke(build(arguments[0]), list(map(str, arguments)))
+    result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == 0, result.output + result.stderr
     return result.stdout
 
@@ -82,11 +83,11 @@ def test_the_commands_that_read_it_name_it(kind):
     assert kind in run("example")
     for command in KINDS[kind][1].split(" --")[0].split(", "):
         if command.split()[0] in COMMANDS:
-            shown = CliRunner().invoke(build(command.split()[0]), [*command.split(), "--help"], env={"COLUMNS": "200"})
+            shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
             assert f"p4reduce example {kind}" in shown.stdout, command
 
 
 def test_an_unknown_one_is_one_line():
-    result = CliRunner().invoke(build("example"), ["example", "nonsense"])
+    result = CliRunner().invoke(app, ["example", "nonsense"])
     assert result.exit_code == 2
     assert "there is no such example; choose of settings, topology" in result.stderr

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import p4reduce
 from p4reduce.base import errors
 from p4reduce.base.errors import MissingPackageError
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load
@@ -20,7 +20,7 @@ SMALL = ("--topology", "star:hosts=3,servers=1", "--lanes", "64")
 
 
 def call(*arguments):
-    done = CliRunner().invoke(build(arguments[0]), [str(argument) for argument in arguments])
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == 0, done.output
     return done
 
@@ -135,6 +135,6 @@ def test_failed_runs_of_a_sweep_are_told_and_not_drawn(swept, tmp_path):
 
 
 def test_a_sweep_and_single_runs_are_two_pages(swept, compared, tmp_path):
-    done = CliRunner().invoke(build("report"), ["report", str(swept), str(compared), "--out", str(tmp_path / "r.html")])
+    done = CliRunner().invoke(app, ["report", str(swept), str(compared), "--out", str(tmp_path / "r.html")])
     assert done.exit_code == 2
     assert "once for each" in done.stderr

@@ -7,9 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 
-APP = build()
+APP = app
 ROOT = typer.main.get_command(APP)
 
 
@@ -45,7 +45,7 @@ def test_every_help_has_examples_that_parse(path):
         ("run --nope", "error: no such option: --nope"),
         ("run --plan", "error: option '--plan' requires an argument; see 'p4reduce"),
         ("run x", "error: got unexpected extra argument"),
-        ("run --seed x", "error: invalid value for '--seed' / '-s'"),
+        ("run --seed x", "error: --seed: 'x' is no whole number; give one"),
         ("launch", "error: missing argument 'command'; see 'p4reduce launch --help'"),
         ("lab grade", "error: missing argument 'folder'; see 'p4reduce lab grade --help'"),
         ("plan shwo", "Did you mean 'show'? See 'p4reduce plan --help'"),

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from p4reduce.base.output import Output, bytes_text, progress_bar, rate_text, share_text, small_text, time_text
+from p4reduce.runs.settings import default_topology
 from p4reduce.topologies import load
-from p4reduce.topologies.datacenter import default_topology
 
 COLUMNS = ["plan", "time of an iteration", "bytes on all links", "largest error"]
 ROWS = [["steiner", "937.1 us", "1.134 GB", "2.4e-07"], ["[bold]odd[/bold]", "-", "12 B", "-"]]

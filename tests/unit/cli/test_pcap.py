@@ -8,10 +8,10 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.utils import wrpcap
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 from p4reduce.workers.scapy_layer import INC, dissector
 
-APP = build("pcap")
+APP = app
 
 
 def call(*arguments, env=None):
@@ -68,7 +68,7 @@ def test_what_is_no_capture(tmp_path, capture, content, message):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [(), ("--dissector", "--install"), ("a.pcap", "--install")])
+@pytest.mark.parametrize("arguments", [(), ("--dissector", "--install"), (__file__, "--install")])
 def test_one_thing_at_a_time(arguments):
     done = call(*arguments)
     assert done.exit_code == 2

@@ -5,7 +5,9 @@ from pydantic import BaseModel
 
 from p4reduce.base.errors import BadInput
 from p4reduce.cli.lists import floats, integers, texts
-from p4reduce.runs.experiment import BY_FIELD, FLAGS, Experiment, ExperimentError, Settings, check_memory
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.inputs import check_memory
+from p4reduce.runs.settings import Settings, experiment_flags
 
 
 def fields(model, prefix=""):
@@ -18,9 +20,10 @@ def fields(model, prefix=""):
 
 
 def test_every_field_has_a_flag_and_every_flag_a_field():
-    assert sorted(fields(Experiment)) == sorted(BY_FIELD)
-    assert len({flag.option for flag in FLAGS}) == len(FLAGS)
-    shorts = [flag.short for flag in FLAGS if flag.short]
+    flags = experiment_flags()
+    assert sorted(fields(Experiment)) == sorted(flags)
+    assert len({flag.option for flag in flags.values()}) == len(flags)
+    shorts = [flag.flag.short for flag in flags.values() if flag.flag.short]
     assert len(set(shorts)) == len(shorts)
 
 

@@ -113,16 +113,16 @@ def test_p4info_must_belong_to_the_program():
     [
         (["-p", FRAME], "give a compiled program"),
         ([PROGRAM, "--program", "64", "-p", FRAME], "one of them"),
-        (["--program", "65", "-p", FRAME], "choose one of 64, 256"),
+        (["--program", "65", "-p", FRAME], "'65' is none of 64, 256"),
         ([PROGRAM], "--packet: is missing"),
         ([PROGRAM, "-p", "xyz"], "neither a file nor"),
         ([PROGRAM, "-p", FRAME, "--only", "2"], "there are 1 packets"),
-        ([PROGRAM, "-p", FRAME, "--port", "512"], "is not in 0..511"),
-        ([PROGRAM, "-p", FRAME, "-e", "nix.yaml"], "nix.yaml: No such file"),
-        (["nix.json", "-p", FRAME], "nix.json: No such file"),
+        ([PROGRAM, "-p", FRAME, "--port", "512"], "512 is not in the range; give 0..511"),
+        ([PROGRAM, "-p", FRAME, "-e", "nix.yaml"], "--entries: nix.yaml: there is no such file"),
+        (["nix.json", "-p", FRAME], "nix.json: there is no such file"),
         ([DATA / "entities.p4info.txt", "-p", FRAME], "is not JSON"),
         ([PROGRAM, "-p", FRAME, "--p4info", DATA / "entities.p4"], "is not P4Info"),
-        ([PROGRAM, "-p", FRAME, "--p4info", "nix.txt"], "nix.txt: No such file"),
+        ([PROGRAM, "-p", FRAME, "--p4info", "nix.txt"], "--p4info: nix.txt: there is no such file"),
     ],
 )
 def test_errors_are_one_line_and_code_2(arguments, said):

@@ -4,13 +4,13 @@ import json
 
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 
 LEAVES = "leaf-spine:leaves=2,spines=2,hosts=2,servers=0,rate=10G"
 
 
 def upgrade(*arguments: object):
-    return CliRunner().invoke(build("topo"), ["topo", "upgrade", *map(str, arguments)])
+    return CliRunner().invoke(app, ["topo", "upgrade", *map(str, arguments)])
 
 
 def test_ours_stands_beside_others_on_packets():
@@ -39,4 +39,4 @@ def test_what_it_cannot_answer():
     assert upgrade("fat-tree:k=16,capable=none", "--count", 1).exit_code == 2
     assert upgrade(f"{LEAVES},capable=none", "--count", 0).exit_code == 2
     assert "workers: 99" in upgrade(f"{LEAVES},capable=none", "-k", 1, "-n", 99).stderr
-    assert "--lanes: 3" in upgrade(f"{LEAVES},capable=none", "-k", 1, "-l", 3).stderr
+    assert "--lanes: '3' is none of 64, 256" in upgrade(f"{LEAVES},capable=none", "-k", 1, "-l", 3).stderr

@@ -7,7 +7,7 @@ from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
 from p4reduce.base.errors import BadInput, ControllerError
-from p4reduce.cli.net.standing import own_programs
+from p4reduce.cli.commands.net import own_programs
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.runtime_file import RuntimeFileError, SwitchProgram, install, switch_program
 from p4reduce.topologies import load

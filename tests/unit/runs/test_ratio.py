@@ -2,7 +2,8 @@
 
 import pytest
 
-from p4reduce.runs.experiment import Experiment, tensor
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.inputs import tensor
 from p4reduce.runs.runner import result_of
 from p4reduce.runs.virtual.cluster import Cluster
 

@@ -13,13 +13,12 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import Membership
 from p4reduce.network.real.net.state import RunFolder, remove_stale
 from p4reduce.network.virtual.records import FabricError
-from p4reduce.runs.experiment import Settings
 from p4reduce.runs.files import write_results
 from p4reduce.runs.launch import Listener
 from p4reduce.runs.result import write_timeline
 from p4reduce.runs.runner import result_of
+from p4reduce.runs.settings import Settings, default_topology
 from p4reduce.runs.virtual.cluster import Cluster
-from p4reduce.topologies.datacenter import default_topology
 from p4reduce.topologies.model import TopologyError
 from p4switch.base.files import together
 from p4switch.program.errors import ProgramError

@@ -1,4 +1,4 @@
-"""``p4reduce doctor``: what is installed, and what each missing part would add."""
+"""``p4reduce doctor`` and ``clean``: what this machine has, and what killed runs left on it."""
 
 import importlib.metadata
 import os
@@ -7,16 +7,21 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
-from p4reduce.base.failures import EXIT_FAILED, guarded
+from p4reduce.base.errors import RealError
+from p4reduce.base.failures import EXIT_FAILED
 from p4reduce.base.output import Output
 from p4reduce.base.registry import requirements
+from p4reduce.cli.commands import net as standing
+from p4reduce.cli.flags.network import Clean, Doctor
 from p4reduce.cli.p4_build import COMPILED, LANES, ROOT
+from p4reduce.network.real import net
+from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed
+from p4reduce.network.real.net import state
 
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
 TOOLS: Final = (
     ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
     ("vagrant", "a virtual machine with p4c, BMv2 and the project: 'vagrant up' (docs/bmv2.md)"),
@@ -25,7 +30,6 @@ TOOLS: Final = (
 )
 """All answer to ``--version``."""
 TIMEOUT_S: Final = 10
-EXAMPLES: Final = ("p4reduce doctor --json | jq '.[] | select(.found == null)'",)
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,9 @@ class Finding:
     """What it does, or would add."""
 
 
-@guarded
-def doctor(as_json: Json = False) -> None:
-    """Say what is installed, and what each missing part would add.
-
-    Exit code 1 only when something is missing that p4reduce cannot do without.
-    """
-    output = Output(as_json=as_json)
+def doctor(flags: Doctor) -> None:
+    """Examine this machine; exits with 1 where something is missing that is needed."""
+    output = Output(as_json=flags.as_json)
     findings = examine()
     output.data([asdict(finding) for finding in findings])
     rows = []
@@ -112,8 +112,6 @@ def _tool(name: str) -> str | None:
 
 def _docker() -> list[Finding]:
     """Docker, and whether the image is here; asks the daemon, which may be off."""
-    from p4reduce.network.real.bmv2 import IMAGE, docker_image  # noqa: PLC0415  (slow to import)
-
     image = docker_image()
     return [
         Finding("docker", _tool("docker"), False, f"programs out of the image {IMAGE}"),
@@ -123,9 +121,6 @@ def _docker() -> list[Finding]:
 
 def _bmv2() -> Finding:
     """BMv2 without taking it out of an image: looking changes nothing."""
-    from p4reduce.base.errors import RealError  # noqa: PLC0415
-    from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed  # noqa: PLC0415  (slow to import)
-
     purpose = "the reference switch: '--target bmv2', 'make bmv2-demo' (docs/bmv2.md)"
     try:
         bmv2 = find_installed()
@@ -137,17 +132,27 @@ def _bmv2() -> Finding:
 
 
 def _namespaces() -> Finding:
-    from p4reduce.network.real.net import why_not  # noqa: PLC0415  (slow to import)
-
     purpose = "hosts and links of the kernel: '--time real', 'p4reduce net'"
-    reason = why_not()
+    reason = net.why_not()
     if reason is not None:
         return Finding("network namespaces", None, False, f"{purpose}; here: {reason}")
     return Finding("network namespaces", "as root" if os.geteuid() == 0 else "in user namespaces", False, purpose)
 
 
 def _shell() -> Finding:
-    from p4reduce.cli.net import standing  # noqa: PLC0415
-
     found = str(standing.python()) if standing.is_there() else None
     return Finding("p4runtime-shell", found, False, "'p4reduce net shell' ('make clients' gets it)")
+
+
+# ``p4reduce clean``: what killed runs left behind.
+
+
+def clean(flags: Clean) -> None:
+    """Remove it."""
+    output = Output(as_json=flags.as_json)
+    cleaned = state.remove_stale(also_alive=flags.every)
+    output.data(asdict(cleaned))
+    output.line(
+        f"removed: {', '.join(cleaned.removed) or 'nothing'}; processes ended: {cleaned.killed}; "
+        f"still running: {', '.join(cleaned.alive) or 'nothing'}"
+    )

@@ -1,230 +1,114 @@
 """``p4reduce net``: networks of the kernel that stand until they are taken down."""
 
+import json
+import os
+import select
 import signal
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import IO, Any, Final, NoReturn
 
-import typer
-
-from p4reduce.base.errors import BadInput
-from p4reduce.base.failures import guarded
+from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.base.records import to_json
-from p4reduce.cli.main import epilog
-from p4reduce.views.live.session import Open, watch_running
-
-if TYPE_CHECKING:
-    from p4reduce.network.real.net.state import Run
-
-app = typer.Typer(help="Networks of the kernel that stand until they are taken down.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
-Live = Annotated[bool, typer.Option("--live", help="Serve a page of it until Ctrl-C; the network stays.")]
-Name = Annotated[str | None, typer.Option("--name", help="Which network; not needed where only one stands.")]
-Topology = Annotated[
-    str,
-    typer.Argument(help="File, bundled name ('p4reduce topo list') or builder with parameters.", show_default=False),
-]
-OwnName = Annotated[str | None, typer.Option("--name", help="Its name [default: net-1, net-2, ...].")]
-Target = Annotated[Literal["embedded", "bmv2"], typer.Option("--target", help="What the switches are.")]
-Lanes = Annotated[int, typer.Option("--lanes", help="The bundled program for 64 or 256 lanes.")]
-Empty = Annotated[bool, typer.Option("--empty", help="Switches without program and routes: bring your controller.")]
-P4Json = Annotated[Path | None, typer.Option("--p4-json", help="Your own program (p4c's JSON), for every switch.")]
-P4Info = Annotated[Path | None, typer.Option("--p4-info", help="Its P4Info [default: prog.p4info.txt beside it].")]
-Runtime = Annotated[
-    list[Path] | None,
-    typer.Option("--runtime", help="SWITCH-runtime.json as of p4lang/tutorials, or a folder of them."),
-]
-Unshaped = Annotated[bool, typer.Option("--unshaped", help="Do not hold links to their rates.")]
-Trace = Annotated[bool, typer.Option("--trace", help="BMv2 logs what it does with every packet; slow.")]
-Loss = Annotated[float, typer.Option("--loss", min=0, max=1, help="Probability that a frame is lost on a link.")]
-Duplicate = Annotated[float, typer.Option("--duplicate", min=0, max=1, help="Probability that a frame comes twice.")]
-Reorder = Annotated[float, typer.Option("--reorder", min=0, max=1, help="Probability that a frame is held back.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of these faults.")]
-Node = Annotated[str, typer.Argument(help="A host or a switch.", show_default=False)]
-Switch = Annotated[str, typer.Argument(help="A switch.", show_default=False)]
-Command = Annotated[list[str], typer.Argument(help="The program and its arguments.", show_default=False)]
-Port = Annotated[int, typer.Argument(help="Its port; a host has port 1.", show_default=False)]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="A pcap file, or '-': a pcap on stdout [default: a line for each frame].")
-]
-Count = Annotated[int, typer.Option("--count", "-c", min=0, help="End after so many frames; 0: at Ctrl-C.")]
-Which = Annotated[str | None, typer.Argument(help="Which network; not needed where only one stands.")]
-All = Annotated[bool, typer.Option("--all", help="All of them.")]
-
-UP_EXAMPLES: Final = (
-    "p4reduce net up leaf-spine-8",
-    "p4reduce net up leaf-spine-8 --live                # and a page that shows it: docs/live.md",
-    "p4reduce net up my-network.yaml --name lab3 --target bmv2 --trace",
-    "p4reduce net up my-network.yaml --p4-json build/basic.json --p4-info build/basic.p4info.txt --runtime pod-topo",
-)
-EXEC_EXAMPLES: Final = (
-    "p4reduce net exec h1 -- ping -c 3 10.0.0.2",
-    "p4reduce net exec s1 -- python my_controller.py   # all switches: $P4RUNTIME_ADDRESS is that of s1",
-)
-PCAP_EXAMPLES: Final = (
-    "p4reduce net pcap s1 2",
-    "p4reduce net pcap s1 2 --out s1-2.pcap",
-    "p4reduce net pcap h1 1 --out - | wireshark -k -i -",
-)
-SHELL_EXAMPLES: Final = ("p4reduce net shell s1",)
-LIST_EXAMPLES: Final = ("p4reduce net list", "p4reduce net list --json | jq -r '.[].switches[].address'")
-DOWN_EXAMPLES: Final = ("p4reduce net down", "p4reduce net down lab3", "p4reduce net down --all")
-PASS_ON: Final[dict[str, Any]] = {"allow_interspersed_args": False}
-"""After the node's name everything belongs to the program."""
+from p4reduce.base.signals import handling, raise_exit
+from p4reduce.cli.flags.network import NetDown, NetExec, NetList, NetPcap, NetShell, NetUp
+from p4reduce.cli.net_holder import Wanted
+from p4reduce.control_plane.runtime_file import SUFFIX, SwitchProgram, switch_program
+from p4reduce.network.real.net import enter_command, join_command, state, why_not
+from p4reduce.network.real.net.enter import ENTERED, identity
+from p4reduce.network.real.net.namespaces import last_lines
+from p4reduce.network.real.net.state import Run
+from p4reduce.topologies import Topology, load
+from p4reduce.views.live.session import watch_running
 
 
-@app.command("up", epilog=epilog(*UP_EXAMPLES))
-@guarded
-def up(
-    topology: Topology,
-    name: OwnName = None,
-    *,
-    target: Target = "embedded",
-    lanes: Lanes = 64,
-    empty: Empty = False,
-    p4_json: P4Json = None,
-    p4_info: P4Info = None,
-    runtime: Runtime = None,
-    unshaped: Unshaped = False,
-    trace: Trace = False,
-    loss: Loss = 0.0,
-    duplicate: Duplicate = 0.0,
-    reorder: Reorder = 0.0,
-    seed: Seed = 0,
-    live: Live = False,
-    open_page: Open = False,
-    as_json: Json = False,
-) -> None:
-    """Build a network of namespaces and switches, and leave it standing.
-
-    Hosts are network namespaces with an interface eth0; switches run the bundled program and have routes, so hosts
-    reach each other at once, or a program of yours with the entries of its runtime files. Links are held to their
-    rates; delays from 0.1 ms on and faults are made by relays. Needs root, or a system that lets users make namespaces
-    ('p4reduce doctor' tells). Nothing is left after 'net down'.
-    """
-    from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415
-    from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
-    from p4reduce.cli.net.holder import Wanted  # noqa: PLC0415
-    from p4reduce.cli.net.standing import own_programs  # noqa: PLC0415
-    from p4reduce.topologies import load  # noqa: PLC0415
-
-    output = Output(as_json=as_json)
-    if open_page and not live:
-        raise BadInput("--open: goes with --live")
-    if lanes not in (64, 256):
-        raise BadInput(f"--lanes: there are programs for 64 and 256 lanes, not for {lanes}")
-    if trace and target != "bmv2":
-        raise BadInput("--trace: is for --target bmv2; 'p4reduce trace' shows what the program does with a packet")
-    programs = own_programs(load(topology), p4_json, p4_info, runtime or [])
-    if programs and empty:
+def up(flags: NetUp) -> None:
+    """Build one, and leave it"""
+    output = Output(as_json=flags.as_json)
+    programs = own_programs(load(flags.topology), flags.p4_json, flags.p4_info, list(flags.runtime))
+    if programs and flags.empty:
         raise BadInput("--empty: does not go with a program of your own; leave one of them out")
-    path = str(Path(topology).absolute()) if Path(topology).is_file() else topology
+    file = Path(flags.topology)
     wanted = Wanted(
-        path,
-        name,
-        target,
-        None if empty or programs else lanes,
-        not unshaped,
-        trace,
-        loss,
-        duplicate,
-        reorder,
-        seed,
+        str(file.absolute()) if file.is_file() else flags.topology,
+        flags.name,
+        flags.target,
+        None if flags.empty or programs else flags.lanes,
+        not flags.unshaped,
+        flags.trace,
+        flags.loss,
+        flags.duplicate,
+        flags.reorder,
+        flags.seed,
         programs,
     )
     with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), progress_bar(output) as open_bar:
         open_bar("building the network")
-        run = standing.bring_up(to_json(wanted) + "\n")
+        run = bring_up(to_json(wanted) + "\n")
     output.data(_plain(run))
     _show(output, run)
-    if live:
-        watch_running(output, run, browser=open_page)
+    if flags.live:
+        watch_running(output, run, browser=flags.open_page)
 
 
-@app.command("exec", epilog=epilog(*EXEC_EXAMPLES), context_settings=PASS_ON)
-@guarded
-def execute(node: Node, command: Command, name: Name = None) -> None:
-    """Run a program in a host, or beside the switches.
-
-    All switches are in one namespace: there, P4Runtime answers at the addresses that 'net list' shows, and
-    $P4RUNTIME_ADDRESS and $P4RUNTIME_DEVICE_ID are those of the switch named. The exit code is the program's.
-    """
-    from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
-
-    run = standing.find(name)
-    net, variables = standing.place(run, node)
-    argv = command[1:] if command[0] == "--" else command
-    standing.join(run, net, argv, variables)
+def exec_(flags: NetExec) -> None:
+    """Become a program in a host, or beside the switches."""
+    run = find(flags.name)
+    net, variables = place(run, flags.node)
+    argv = list(flags.command[1:] if flags.command[0] == "--" else flags.command)
+    join(run, net, argv, variables)
 
 
-@app.command("pcap", epilog=epilog(*PCAP_EXAMPLES))
-@guarded
-def pcap(node: Node, port: Port, *, out: Out = None, count: Count = 0, name: Name = None) -> None:
-    """Show or keep what crosses a port, in both directions, until Ctrl-C."""
-    from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
-
-    run = standing.find(name)
-    net, _ = standing.place(run, node)
-    interface = standing.interface(run, node, port)
-    file = "" if out is None else str(out)
-    standing.join(run, net, [sys.executable, "-m", "p4reduce.cli.net.capture", interface, file, str(count)], {})
+def pcap(flags: NetPcap) -> None:
+    """Become what captures at a port."""
+    run = find(flags.name)
+    net, _ = place(run, flags.node)
+    port = interface(run, flags.node, flags.port)
+    file = "" if flags.out is None else str(flags.out)
+    join(run, net, [sys.executable, "-m", "p4reduce.cli.net_capture", port, file, str(flags.count)], {})
 
 
-@app.command("shell", epilog=epilog(*SHELL_EXAMPLES))
-@guarded
-def shell(switch: Switch, name: Name = None) -> None:
-    """Open p4runtime-shell on a switch: tables, counters, packets by hand.
-
-    It pins an old protobuf and so lives in an environment of its own; when that is missing, the way to it is said.
-    """
-    from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
-    from p4reduce.cli.net.standing import command  # noqa: PLC0415
-
-    run = standing.find(name)
-    if switch not in run.info["switches"]:
-        raise BadInput(f"{switch!r} is no switch of {run.name!r}: there are {', '.join(run.info['switches'])}")
-    net, variables = standing.place(run, switch)
-    own = run.info["switches"][switch]
-    standing.join(run, net, command(own["address"], own["device_id"]), variables)
+def shell(flags: NetShell) -> None:
+    """Become p4runtime-shell on a switch."""
+    run = find(flags.name)
+    if flags.switch not in run.info["switches"]:
+        raise BadInput(f"{flags.switch!r} is no switch of {run.name!r}: there are {', '.join(run.info['switches'])}")
+    net, variables = place(run, flags.switch)
+    own = run.info["switches"][flags.switch]
+    join(run, net, command(own["address"], own["device_id"]), variables)
 
 
-@app.command("list", epilog=epilog(*LIST_EXAMPLES))
-@guarded
-def list_networks(as_json: Json = False) -> None:
-    """List the networks that stand, and those that were killed and wait for 'p4reduce clean'."""
-    from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
-
-    output = Output(as_json=as_json)
-    runs = standing.standing()
+def list_(flags: NetList) -> None:
+    """Those that stand, and those that were killed."""
+    output = Output(as_json=flags.as_json)
+    runs = standing()
     output.data([_plain(run) for run in runs])
-    if not runs and not as_json:
+    if not runs and not flags.as_json:
         output.note("no network stands")
     for run in runs:
         _show(output, run)
 
 
-@app.command("down", epilog=epilog(*DOWN_EXAMPLES))
-@guarded
-def down(which: Which = None, *, every: All = False, as_json: Json = False) -> None:
-    """Take a network down, with all that runs in it."""
-    from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
-    from p4reduce.network.real.net import state  # noqa: PLC0415
-
-    output = Output(as_json=as_json)
-    names = [run.name for run in standing.standing()] if every else [standing.find(which).name]
+def down(flags: NetDown) -> None:
+    """Take one down, or all."""
+    output = Output(as_json=flags.as_json)
+    names = [run.name for run in standing()] if flags.every else [find(flags.which).name]
     for name in names:
-        state.end(name, grace_s=standing.DOWN_GRACE_S)
+        state.end(name, grace_s=DOWN_GRACE_S)
     output.data({"down": names})
     output.line(f"down: {', '.join(names) or 'nothing stood'}")
 
 
-def _plain(run: "Run") -> dict[str, Any]:
+def _plain(run: Run) -> dict[str, Any]:
     return {"name": run.name, "alive": run.alive, "pid": run.owner.pid, "folder": str(run.folder), **run.info}
 
 
-def _show(output: Output, run: "Run") -> None:
+def _show(output: Output, run: Run) -> None:
     info = run.info
     if not run.alive or "hosts" not in info:
         output.line(f"{run.name}: {'is being built' if run.alive else 'was killed; p4reduce clean removes its folder'}")
@@ -244,3 +128,202 @@ def _show(output: Output, run: "Run") -> None:
         for switch, own in info["switches"].items()
     ]
     output.table(["switch", "P4Runtime", "device", "ports"], rows)
+
+
+# Programs of the user's own for the switches of a network that is to stand.
+
+
+def own_programs(
+    topology: Topology, p4_json: Path | None, p4_info: Path | None, runtime: Sequence[Path]
+) -> dict[str, tuple[str, str, str | None]]:
+    """(P4Info, BMv2 JSON, runtime file) of each switch, as absolute paths; empty where nothing is given.
+
+    A switch without a runtime file runs ``p4_json`` with empty tables, or nothing where there is none. Everything is
+    read and checked against the programs. Raises ``BadInput``.
+    """
+    if p4_json is None and p4_info is not None:
+        raise BadInput("--p4-info: the program itself (--p4-json) is missing")
+    if p4_json is not None and p4_info is None:
+        p4_info = p4_json.with_suffix(".p4info.txt")
+    files = _by_switch(topology, runtime)
+    found = {}
+    for name in (switch.name for switch in topology.switches):
+        if name in files:
+            found[name] = switch_program(files[name], p4_info, p4_json)
+        elif p4_json is not None and p4_info is not None:
+            found[name] = SwitchProgram(p4_info, p4_json)
+    for program in dict.fromkeys(found.values()):
+        program.entities(program.schema())
+    return {
+        name: (
+            str(program.p4info.absolute()),
+            str(program.p4_json.absolute()),
+            None if program.runtime is None else str(program.runtime.absolute()),
+        )
+        for name, program in found.items()
+    }
+
+
+def _by_switch(topology: Topology, runtime: Sequence[Path]) -> dict[str, Path]:
+    names = [switch.name for switch in topology.switches]
+    found: dict[str, Path] = {}
+    for given in runtime:
+        files = sorted(given.glob(f"*{SUFFIX}")) if given.is_dir() else [given]
+        if not files:
+            raise BadInput(f"--runtime: {given}: has no file SWITCH{SUFFIX}")
+        for file in files:
+            switch = file.name.removesuffix(SUFFIX)
+            if not file.name.endswith(SUFFIX) or switch not in names:
+                raise BadInput(f"--runtime: {file}: expected SWITCH{SUFFIX}, for one of {', '.join(names)}")
+            if switch in found:
+                raise BadInput(f"--runtime: {file}: switch {switch} has {found[switch]} already")
+            found[switch] = file
+    return found
+
+
+# p4runtime-shell, which needs an old protobuf and so an environment of its own.
+
+
+PACKAGE: Final = "p4runtime-shell==0.0.6"
+VARIABLE: Final = "P4REDUCE_CLIENTS"
+
+
+def python() -> Path:
+    """Where the interpreter of that environment is, there or not; the same place as that of 'make clients'."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    clients = Path(os.environ.get(VARIABLE) or cache / "p4reduce" / "clients")
+    return clients / "p4runtime-shell" / "bin" / "python"
+
+
+def is_there() -> bool:
+    """Whether it is installed."""
+    return any(python().parent.parent.glob("lib/python*/site-packages/p4runtime_sh"))
+
+
+def command(address: str, device_id: int) -> list[str]:
+    """The shell against one device. Raises ``Failed`` when it is not installed."""
+    if not is_there():
+        home = python().parent.parent
+        raise Failed(
+            f"p4runtime-shell is not in {home}; 'make clients' puts it there, or: "
+            f"python3 -m venv {home} && {home}/bin/pip install {PACKAGE}"
+        )
+    options = ["--grpc-addr", address, "--device-id", str(device_id), "--election-id", "0,1"]
+    return [str(python()), "-m", "p4runtime_sh", *options]
+
+
+# Standing networks: started, found by name, entered, ended.
+
+
+UP_DEADLINE_S: Final = 300.0
+"""for compiling a program and starting many switches on a slow machine"""
+DOWN_GRACE_S: Final = 20.0
+ADDRESS: Final = "P4RUNTIME_ADDRESS"
+DEVICE_ID: Final = "P4RUNTIME_DEVICE_ID"
+
+
+def bring_up(line: str) -> Run:
+    """Start a holder with the line that it reads; the network when it stands. Raises ``Failed`` when it does not."""
+    reason = why_not()
+    if reason is not None:
+        raise Failed(f"no network can be built here: {reason}")
+    command = enter_command([sys.executable, "-m", "p4reduce.cli.net_holder"], outlive=True)
+    with tempfile.TemporaryFile() as errors:  # without a name, so that it goes when this process is killed, too
+        holder = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
+        try:
+            answer = _answer(holder, line)
+        except BaseException:
+            _stop(holder)
+            raise
+        if "ready" in answer and (run := state.read(answer["ready"])) is not None:
+            return run
+        _stop(holder)
+        said = last_lines(Path(f"/proc/self/fd/{errors.fileno()}"))
+        raise Failed(answer.get("failed") or f"the network did not come up:\n{said}")
+
+
+def _answer(holder: "subprocess.Popen[bytes]", line: str) -> dict[str, Any]:
+    """What the holder says; nothing when it ended without a word."""
+    assert holder.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
+    assert holder.stdout is not None  # noqa: S101
+    with holder.stdin as pipe:
+        _write(pipe, line)
+    if not select.select([holder.stdout], [], [], UP_DEADLINE_S)[0]:
+        raise Failed(f"the network did not come up in {UP_DEADLINE_S:g} s")
+    with holder.stdout as pipe:
+        said = pipe.readline()
+    return dict(json.loads(said)) if said else {}
+
+
+def _write(pipe: IO[bytes], line: str) -> None:
+    try:
+        pipe.write(line.encode())
+        pipe.flush()
+    except BrokenPipeError:
+        return  # it has ended; what it said to standard error tells why
+
+
+def _stop(holder: "subprocess.Popen[bytes]") -> None:
+    holder.terminate()
+    try:
+        holder.wait(DOWN_GRACE_S)
+    except subprocess.TimeoutExpired:
+        holder.kill()
+        holder.wait()
+
+
+def standing() -> list[Run]:
+    """All standing networks of this user, dead ones too, by name."""
+    return [run for run in state.all_runs() if run.kind == "net"]
+
+
+def find(name: str | None) -> Run:
+    """The network of that name, or the only one that stands. Raises ``BadInput``."""
+    runs = [run for run in standing() if run.alive]
+    if not runs:
+        raise BadInput("no network stands; 'p4reduce net up' builds one")
+    names = ", ".join(run.name for run in runs)
+    if name is None:
+        if len(runs) > 1:
+            raise BadInput(f"--name: say which network: {names}")
+        return runs[0]
+    for run in runs:
+        if run.name == name:
+            return run
+    raise BadInput(f"--name: no network {name!r} stands; there are: {names}")
+
+
+def place(run: Run, node: str) -> tuple[str, dict[str, str]]:
+    """Where a node lives (a path for :func:`join`), and variables for what runs there.
+
+    A switch lives with all others in one namespace, where their P4Runtime servers are. Raises ``BadInput``.
+    """
+    if node in run.info["hosts"]:
+        return run.info["hosts"][node]["net"], {}
+    if node in run.info["switches"]:
+        own = run.info["switches"][node]
+        return run.info["net"], {ADDRESS: own["address"], DEVICE_ID: str(own["device_id"])}
+    nodes = ", ".join([*run.info["hosts"], *run.info["switches"]])
+    raise BadInput(f"network {run.name!r} has no node {node!r}: there are {nodes}")
+
+
+def interface(run: Run, node: str, port: int) -> str:
+    """The interface of a port. Raises ``BadInput``."""
+    own: Mapping[str, str] = {"1": "eth0"} if node in run.info["hosts"] else run.info["switches"][node]["interfaces"]
+    try:
+        return own[str(port)]
+    except KeyError:
+        raise BadInput(f"node {node!r} has no port {port}: its ports are {', '.join(own)}") from None
+
+
+def join(run: Run, net: str, argv: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
+    """Become ``argv`` in a namespace of the network; ``net down`` ends it if it still runs then."""
+    user = run.info["user"]
+    command = join_command(
+        argv, net, user=user if identity(user) != identity("/proc/self/ns/user") else None, outlive=True
+    )
+    environment = {**os.environ, **variables, state.VARIABLE: run.word, ENTERED: identity(net)}
+    sys.stdout.flush()
+    os.execve(command[0], command, environment)  # noqa: S606

@@ -1,79 +1,48 @@
 """``p4reduce plan``: a tree before anything runs."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Any
 
-import typer
-
-from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, bytes_text, progress_bar, rate_text, time_text
-from p4reduce.cli.lists import Bound
-from p4reduce.cli.main import epilog
-from p4reduce.runs.experiment import Experiment, Settings, experiment_options
+from p4reduce.cli.flags.schedule import PlanShow
+from p4reduce.control_plane.counters import Operation, Traffic, plan_bound, predict, task_bound_ps
+from p4reduce.control_plane.entries import describe, plan_entries
+from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
+from p4reduce.control_plane.plans.bounds import MOST_NODES, QUICK_NODES, best_plan_ps
+from p4reduce.control_plane.resources import Resources
+from p4reduce.group.backend import as_carried
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
+from p4reduce.topologies.model import Hop
 from p4reduce.views.report.network import Drawing, draw
 from p4switch.base.files import write_text
 
-if TYPE_CHECKING:
-    from p4reduce.control_plane.counters import Traffic
-    from p4reduce.control_plane.plans import Plan
-    from p4reduce.topologies.model import Hop
 
-app = typer.Typer(help="Plans: who adds up where, and what each link will carry.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
-Svg = Annotated[Path | None, typer.Option("--svg", help="Draw the tree over the topology to this file.")]
-Entries = Annotated[bool, typer.Option("--entries", help="All table entries, not only their number.")]
-WORK_FIELDS = ("model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4", "p4_json", "p4_info",
-               "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale")  # fmt: skip
-EXAMPLES: Final = (
-    "p4reduce plan show --plan mst --topology leaf-spine-8",
-    "p4reduce plan show -p steiner -t wan:graph=germany50 -n 5 --svg tree.svg",
-    "p4reduce plan show -p ring --elements 1000000 --json",
-    "p4reduce plan show -p steiner --entries",
-)
-
-
-@app.callback()
-def _group() -> None:
-    """Plans: who adds up where, and what each link will carry."""
-
-
-@app.command("show", epilog=epilog(*EXAMPLES))
-@experiment_options(
-    omit=WORK_FIELDS, helps={"plan": "best; steiner, mst or spt (in the network); ring or ps (by hosts)."}
-)
-@guarded
-def show(
-    settings: Settings, entries: Entries = False, bound: Bound = False, as_json: Json = False, svg: Svg = None
-) -> None:
-    """Show a plan: its tree, ports, table entries, and the predicted bytes of every link."""
-    output = Output(as_json=as_json)
-    experiment = settings.experiment()
+def show(flags: PlanShow) -> None:
+    """Its tree, entries and predicted bytes."""
+    output = Output(as_json=flags.as_json)
+    experiment = flags.experiment
     plan = plan_for(experiment)
     traffic = predicted(plan, experiment)
     switches = _entries(plan)
     with progress_bar(output) as open_bar:
-        if bound:
+        if flags.bound:
             open_bar("bound of the best plan")("linear program", 0, 1)
-        bounds = least(plan, experiment, thorough=bound)
+        bounds = least(plan, experiment, thorough=flags.bound)
     output.data({**plan.describe(), "entries": switches, "predicted": _traffic_rows(plan, traffic), "least": bounds})
     _print_tree(output, plan)
     _print_links(output, plan, traffic, experiment)
     _print_least(output, bounds)
     for switch, lines in switches.items():
-        output.line(f"{switch}: {len(lines)} entries{':' if entries else ' (see --entries)'}")
-        for line in lines if entries else ():
+        output.line(f"{switch}: {len(lines)} entries{':' if flags.entries else ' (see --entries)'}")
+        for line in lines if flags.entries else ():
             output.line(f"  {line}")
-    if svg is not None:
-        write_text(svg, draw(_drawing(plan, traffic)))
-        output.note(f"wrote {svg}")
+    if flags.svg is not None:
+        write_text(flags.svg, draw(_drawing(plan, traffic)))
+        output.note(f"wrote {flags.svg}")
 
 
-def plan_for(experiment: Experiment) -> "Plan":
+def plan_for(experiment: Experiment) -> Plan:
     """The plan of an experiment's all-reduce, or with its server for a collective that needs one."""
-    from p4reduce.control_plane.plans import PlanRequest, make_plan  # noqa: PLC0415
-    from p4reduce.control_plane.resources import Resources  # noqa: PLC0415
-    from p4reduce.runs.virtual.cluster import build_topology, worker_hosts  # noqa: PLC0415  (slow to import)
-
     topology = build_topology(experiment)
     workers = worker_hosts(topology, experiment.workers)
     served = experiment.collective in {"push", "pull", "push_pull"} or experiment.plan == "ps"
@@ -89,15 +58,13 @@ def plan_for(experiment: Experiment) -> "Plan":
     return make_plan(topology, request, Resources())
 
 
-def predicted(plan: "Plan", experiment: Experiment) -> "dict[Hop, Traffic]":
+def predicted(plan: Plan, experiment: Experiment) -> dict[Hop, Traffic]:
     """First transmissions of one collective on every directed link."""
-    from p4reduce.control_plane.counters import predict  # noqa: PLC0415  (slow to import)
-
     lead = 0 if experiment.numbers == "fixed" else None
     return predict(plan, experiment.collective, experiment.elements, lead=lead)
 
 
-def _traffic_rows(plan: "Plan", traffic: "dict[Hop, Traffic]") -> list[dict[str, Any]]:
+def _traffic_rows(plan: Plan, traffic: dict[Hop, Traffic]) -> list[dict[str, Any]]:
     return [
         {
             "node": node,
@@ -110,7 +77,7 @@ def _traffic_rows(plan: "Plan", traffic: "dict[Hop, Traffic]") -> list[dict[str,
     ]
 
 
-def _print_tree(output: Output, plan: "Plan") -> None:
+def _print_tree(output: Output, plan: Plan) -> None:
     limited = "; the slots, not the links, limit the rate" if plan.slots_limited else ""
     output.line(
         f"{plan.name} on {plan.topology.name}: {len(plan.workers)} workers, window {plan.window} chunks of "
@@ -134,7 +101,7 @@ def _print_tree(output: Output, plan: "Plan") -> None:
         output.table(["from", "to", "path"], rows)
 
 
-def _print_links(output: Output, plan: "Plan", traffic: "dict[Hop, Traffic]", experiment: Experiment) -> None:
+def _print_links(output: Output, plan: Plan, traffic: dict[Hop, Traffic], experiment: Experiment) -> None:
     rows = [
         [
             f"{node} > {plan.topology.neighbour(node, port)}",
@@ -153,15 +120,11 @@ def _print_links(output: Output, plan: "Plan", traffic: "dict[Hop, Traffic]", ex
     output.line(f"in total {bytes_text(total)}, on the busiest link {bytes_text(busiest)}")
 
 
-def least(plan: "Plan", experiment: Experiment, *, thorough: bool) -> dict[str, Any]:
+def least(plan: Plan, experiment: Experiment, *, thorough: bool) -> dict[str, Any]:
     """The least times of the experiment's collective: on this plan's links; of an all-reduce also with any plan.
 
     ``thorough``: with the bound of the best plan where it takes long, too.
     """
-    from p4reduce.control_plane.counters import Operation, plan_bound, task_bound_ps  # noqa: PLC0415
-    from p4reduce.control_plane.plans.bounds import MOST_NODES, QUICK_NODES, best_plan_ps  # noqa: PLC0415
-    from p4reduce.group.backend import as_carried  # noqa: PLC0415  (slow to import)
-
     carried = Operation(as_carried(experiment.collective, ring=bool(plan.ring)))
     bound = plan_bound(plan, experiment.elements, carried)
     node, port = bound.hop
@@ -189,16 +152,14 @@ def _print_least(output: Output, found: dict[str, Any]) -> None:
     output.line(f"takes at least {time_text(found['plan_ps'])}, on {found['link']} ({frames}){any_plan}")
 
 
-def _entries(plan: "Plan") -> dict[str, list[str]]:
-    from p4reduce.control_plane.entries import describe, plan_entries  # noqa: PLC0415  (slow to import)
-
+def _entries(plan: Plan) -> dict[str, list[str]]:
     return {
         switch: [describe(entry) for entry in (*found.prepare, *found.activate)]
         for switch, found in plan_entries(plan).items()
     }
 
 
-def _drawing(plan: "Plan", traffic: "dict[Hop, Traffic]") -> Drawing:
+def _drawing(plan: Plan, traffic: dict[Hop, Traffic]) -> Drawing:
     loads = {(node, plan.topology.neighbour(node, port)): load.bytes for (node, port), load in traffic.items()}
     paths = [plan.paths[edge] for edge in plan.edges]
     switches = {aggregator.name for aggregator in plan.aggregators}

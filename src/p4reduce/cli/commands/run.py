@@ -1,59 +1,401 @@
-"""``p4reduce run``: one run."""
+"""Commands that run what their flags describe: ``run``, ``demo``, ``compare``, ``confirm``, ``sweep`` and ``perf``."""
 
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import IO, Any, Final
 
-import typer
-
-from p4reduce.base.failures import guarded
-from p4reduce.base.output import Output
+from p4reduce.base.errors import Failed
+from p4reduce.base.failures import exit_code
+from p4reduce.base.output import Output, progress_bar, rate_text, share_text, time_text
 from p4reduce.base.records import to_file
-from p4reduce.cli.lists import finish, run_all
-from p4reduce.runs.experiment import Settings, experiment_options
-from p4reduce.runs.files import claim
-from p4reduce.views.live.session import Hold, Live, Open, live_page, real_page, record
-
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for result.json, CSV files and report.html.")]
-Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout; tables and progress on stderr.")]
-Pcap = Annotated[Path | None, typer.Option("--pcap", help="Record the first worker's link in this pcap file.")]
-EXAMPLES: Final = (
-    "p4reduce run                                       # sum 1 MB over 8 workers",
-    "p4reduce run --model digits --plan ring --out out/ring",
-    "p4reduce run -t fat-tree-4 -p mst --rate 100G --loss 0.01 --seed 7",
-    "p4reduce example settings > my.yaml",
-    "p4reduce run --config my.yaml --lanes 64 --pcap run.pcap",
-    "p4reduce run -t star8 --target bmv2 --loss 0.01    # real switches, real sockets (root, BMv2)",
-    "p4reduce run -t star8 --time real --links udp      # real sockets without root",
-    "p4reduce run --live --hold                         # watch it in a browser: docs/live.md",
-    "p4reduce run --json | jq .network.ratio_to_bound",
+from p4reduce.cli.flags.run import DEMO, Compare, Confirm, Demo, Perf, Run, Sweep
+from p4reduce.control_plane.plans.bounds import MOST_NODES, QUICK_NODES, best_plan_ps
+from p4reduce.group.backend import Span
+from p4reduce.runs import runner
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.files import (
+    COLUMNS,
+    claim,
+    faults_of,
+    print_real,
+    print_table,
+    summarize,
+    write_perf,
+    write_results,
+    write_rows,
 )
+from p4reduce.runs.perf import TYPES, Figures, Plan, Row, byte_sizes, measure_virtual
+from p4reduce.runs.result import RunResult, write_timeline
+from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
+from p4reduce.views.live.session import live_page, real_page, record
+from p4switch.base.files import together
+from p4switch.base.values import PS_PER_US
+
+# Running experiments for a command, and what every such command does with the results.
 
 
-@experiment_options(real_time=True)
-@guarded
-def run(
-    settings: Settings,
-    *,
-    out: Out = None,
-    pcap: Pcap = None,
-    live: Live = False,
-    hold: Hold = False,
-    open_page: Open = False,
-    as_json: Json = False,
+def run_all(
+    experiments: Sequence[Experiment], output: Output, *, capture: Path | None = None, verb: str = "run"
+) -> list[RunResult]:
+    """Run one experiment after the other, with a bar for each. ``capture`` is a pcap file for the first."""
+    results = []
+    with progress_bar(output) as open_bar:
+        for number, experiment in enumerate(experiments):
+            bar = open_bar(f"{verb} {experiment.plan}")
+            run = _runner(experiment)
+            results.append(run(experiment, progress=bar, capture=None if number else capture))
+    return results
+
+
+def _runner(experiment: Experiment) -> Callable[..., RunResult]:
+    if experiment.time == "real":
+        from p4reduce.runs.real.run import run_real  # noqa: PLC0415  (doubles the time to import all)
+
+        return run_real
+    return runner.run_experiment
+
+
+def finish(
+    output: Output, results: Sequence[RunResult], *, out: Path | None, title: str, spans: Sequence[Span] = ()
 ) -> None:
-    """Run one collective or one training through the switches.
+    """Print the table, write the files if ``out`` is a folder, and fail if a run may not be believed.
 
-    Counts every byte on every link and checks the counts against the plan's prediction. Exit code 1 when they
-    differ, or when a sum saturated.
+    spans: what ranks did when, for a timeline beside the results.
     """
-    output = Output(as_json=as_json)
-    experiment = settings.experiment()
-    claim(out=out, pcap=pcap)
+    print_table(output, results, title)
+    print_real(output, results)
+    for result in results:
+        if chunks := sum(one.chunks for one in result.network.left_out):
+            output.note(
+                f"{result.network.plan}: {chunks} chunks came too late and are in no sum (network.left_out): "
+                "all_reduce(name=...), or comm.step(), says which later sum they belong to, if there is one"
+            )
+    if out is not None:
+        from p4reduce.views.report.page import write_report  # noqa: PLC0415  (slow to import, and often not needed)
+
+        with together(out) as aside:
+            paths = [*write_results(aside, results), write_report(aside / "report.html", results, title=title)]
+            if spans:
+                paths.append(write_timeline(aside / "timeline.json", spans))
+        output.note(f"wrote {', '.join(path.name for path in paths)} to {out}")
+    faults = [f"{result.network.plan}: {fault}" for result in results for fault in faults_of(result)]
+    if faults:
+        raise Failed("; ".join(faults))
+
+
+# ``p4reduce run``: one run.
+
+
+def run(flags: Run) -> None:
+    """Run it; print and write what came of it."""
+    output = Output(as_json=flags.as_json)
+    experiment = flags.experiment
+    claim(out=flags.out, pcap=flags.pcap)
     title = f"{experiment.model}, {experiment.plan} on {experiment.topology}"
     serve = real_page if experiment.time == "real" else live_page
-    with serve(output, title, live=live, hold=hold, browser=open_page) as page:
-        (result,) = run_all([experiment], output, capture=pcap)
-        if as_json:
+    with serve(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as page:
+        (result,) = run_all([experiment], output, capture=flags.pcap)
+        if flags.as_json:
             print(to_file(result), end="", flush=True)
-        record(output, page, out)
-        finish(output, [result], out=out, title=f"{experiment.model}, {result.network.topology}")
+        record(output, page, flags.out)
+        finish(output, [result], out=flags.out, title=f"{experiment.model}, {result.network.topology}")
+
+
+# ``p4reduce demo``: what ``make demo`` runs.
+
+
+PCAP: Final = "all-reduce.pcap"
+PCAP_CHUNKS: Final = 8
+"""chunks of the small all-reduce that is recorded: few enough to read every frame"""
+
+
+def demo(flags: Demo) -> None:
+    """Train with each plan, and record one small all-reduce."""
+    output = Output(as_json=flags.as_json)
+    claim(out=flags.out)
+    results = run_all(flags.experiments, output, verb="train with")
+    output.data([summarize(result) for result in results])
+    finish(output, results, out=flags.out, title=f"Training through P4 switches: {results[0].network.topology}")
+    # Last: who waits for the table need not wait for another program of the switches.
+    record_one(flags, output, flags.out / PCAP)
+
+
+def record_one(flags: Demo, output: Output, path: Path) -> None:
+    """Record one small all-reduce over the same network, with frames that fit a screen (64 lanes)."""
+    plan = flags.experiments[0].plan
+    small = flags.settings.experiment(DEMO, model="tensor", plan=plan, lanes=64, elements=64 * PCAP_CHUNKS, repeat=1)
+    run_all([small], output, capture=path, verb="record")
+    output.note(f"wrote {path}: an all-reduce of {PCAP_CHUNKS} chunks, for Wireshark or Scapy")
+
+
+# ``p4reduce compare``: several plans, one table.
+
+
+def compare(flags: Compare) -> None:
+    """Run each plan, and put the results side by side."""
+    output = Output(as_json=flags.as_json)
+    experiments = flags.experiments
+    claim(out=flags.out)
+    results = run_all(experiments, output)
+    least_ps = _best_plan_ps(experiments[0], output, thorough=flags.bound)
+    output.data([summarize(result) | _over_best(result, least_ps) for result in results])
+    finish(output, results, out=flags.out, title=f"{experiments[0].model}, {results[0].network.topology}")
+    if least_ps:
+        over = ", ".join(f"{one.network.plan} {one.network.communication_ps / least_ps:.3g}" for one in results)
+        output.line(f"the best plan on this network takes at least {time_text(least_ps)}; times that: {over}")
+
+
+def _over_best(result: RunResult, least_ps: int | None) -> dict[str, Any]:
+    if not least_ps:
+        return {}
+    return {"best_plan_us": least_ps / PS_PER_US, "ratio_to_best_plan": result.network.communication_ps / least_ps}
+
+
+def _best_plan_ps(experiment: Experiment, output: Output, *, thorough: bool) -> int | None:
+    """The bound of the best plan of an all-reduce in virtual time; None where there is none, or it takes too long.
+
+    ``thorough``: up to a minute is not too long.
+    """
+    if experiment.collective != "all_reduce" or experiment.model != "tensor" or experiment.time == "real":
+        return None
+    topology = build_topology(experiment)
+    workers = worker_hosts(topology, experiment.workers)
+    with progress_bar(output) as open_bar:
+        open_bar("bound of the best plan")("linear program", 0, 1)
+        most_nodes = MOST_NODES if thorough else QUICK_NODES
+        return best_plan_ps(topology, workers, experiment.elements, experiment.lanes, most_nodes=most_nodes)
+
+
+# ``p4reduce confirm``: the same work in virtual and in real time, side by side; what ``make bmv2-demo`` runs.
+
+
+def confirm(flags: Confirm) -> None:
+    """Run it everywhere, and compare."""
+    output = Output(as_json=flags.as_json)
+    claim(out=flags.out)
+    results = run_all(flags.experiments, output)
+    rows, wrong = confirmed(results)
+    output.data(rows)
+    first = results[0].network
+    names = ["plan", "ran", "network time", "results", "first transmissions", "sent again", "lost", "goodput"]
+    output.table(
+        [*names, "packets/s", *(["test accuracy"] if results[0].training else [])],
+        [_confirmed_cells(row) for row in rows],
+        title=f"{first.workers} workers on {first.topology}, {first.elements:,} elements, {first.lanes} lanes",
+    )
+    if flags.out is not None:
+        output.note(f"wrote {write_rows(flags.out / 'confirm.csv', rows)}")
+    if wrong:
+        raise Failed("; ".join(wrong))
+
+
+def confirmed(results: list[RunResult]) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row for each run, and what is wrong with it; a run in virtual time comes before those that confirm it."""
+    rows: list[dict[str, Any]] = []
+    wrong: list[str] = []
+    ideal: object = None
+    for result in results:
+        network, real = result.network, result.real
+        ran = "virtual time" if real is None else f"{real.target}, {real.links}"
+        if real is None:
+            ideal = _outcome(result)
+        same = _outcome(result) == ideal
+        wrong += [f"{network.plan}, {ran}: {fault}" for fault in faults_of(result)]
+        if not same:
+            wrong.append(f"{network.plan}, {ran}: the results are not the bytes of virtual time")
+        weights = {} if result.training is None else {"weights_sha256": result.training.weights_sha256}
+        rows.append({**summarize(result), **weights, "ran": ran, "same_bytes": same})
+    columns: dict[str, Any] = dict.fromkeys(name for row in rows for name in row)
+    return [{**columns, **row} for row in rows], wrong
+
+
+def _outcome(result: RunResult) -> object:
+    """What must be the same wherever a run takes place."""
+    training = result.training
+    if training is None:
+        return result.network.result_sha256
+    figures = [(point.name, point.iteration, point.value) for point in training.points]
+    return training.result_sha256, training.weights_sha256, figures
+
+
+def _confirmed_cells(row: dict[str, Any]) -> list[str]:
+    goodput, packets = row["goodput_bps"], row["packets_per_s"]
+    return [
+        row["plan"],
+        row["ran"],
+        time_text(row["communication_us"] * 1e6),
+        "-" if row["ran"] == "virtual time" else "the same bytes" if row["same_bytes"] else "DIFFER",
+        "as predicted" if row["prediction_differences"] == 0 else f"{row['prediction_differences']} differ",
+        str(row["resends"]),
+        "-" if row["lost"] is None else str(row["lost"]),
+        "-" if goodput is None else rate_text(goodput),
+        "-" if packets is None else f"{packets:,.0f}",
+        *([] if row["test_accuracy"] is None else [share_text(row["test_accuracy"])]),
+    ]
+
+
+# ``p4reduce sweep``: every combination of plans, sizes, seeds, lanes, rates and loss.
+
+
+SHOWN: Final = ("plan", "workers", "elements", "lanes", "rate", "loss", "seed")
+
+
+def sweep(flags: Sweep) -> None:
+    """Run every combination, and write a row for each."""
+    output = Output(as_json=flags.as_json)
+    claim(out=flags.out)
+    rows = _run_each(flags.experiments, output, flags.out)
+    output.data(rows)
+    columns = [*SHOWN, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
+    columns = [name for name in columns if any(row[name] is not None and row[name] != "" for row in rows)]
+    output.table([name.replace("_", " ") for name in columns], [[_cell(row[name]) for name in columns] for row in rows])
+    output.note(f"wrote {flags.out / 'sweep.csv'}")
+    failed = sum(1 for row in rows if row["error"])
+    if failed:
+        raise Failed(f"{failed} of {len(rows)} runs failed; see column 'error'")
+
+
+def _run_each(experiments: list[Experiment], output: Output, out: Path) -> list[dict[str, Any]]:
+    rows = []
+    with (out / "sweep.csv").open("w", newline="", encoding="utf-8") as file, progress_bar(output) as open_bar:
+        bar = open_bar("sweep")
+        for number, experiment in enumerate(experiments):
+            bar(f"{number} of {len(experiments)}: {experiment.plan}", number, len(experiments))
+            rows.append(_row(experiment))
+            _append(file, rows[-1], first=number == 0)
+    return rows
+
+
+def _row(experiment: Experiment) -> dict[str, Any]:
+    """The row of one run; with empty figures and the error when it failed."""
+    settings = experiment.model_dump(mode="json")
+    asked = {name: settings["faults"][name] if name == "loss" else settings[name] for name in SHOWN}
+    try:
+        result = runner.run_experiment(experiment)
+    except Exception as error:
+        if exit_code(error) is None:
+            raise
+        return {**dict.fromkeys(COLUMNS), **asked, "topology": experiment.topology, "error": str(error)}
+    return {**summarize(result), "error": "; ".join(faults_of(result))}
+
+
+def _append(file: IO[str], row: dict[str, Any], *, first: bool) -> None:
+    writer = csv.DictWriter(file, [*COLUMNS, "error"], lineterminator="\r\n")
+    if first:
+        writer.writeheader()
+    writer.writerow(row)
+    file.flush()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# ``p4reduce perf``: collectives over a range of sizes, with nccl-tests' columns.
+
+
+HEAD: Final = """\
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+"""
+
+
+def perf(flags: Perf) -> None:
+    """Measure each plan; print it as it comes."""
+    output = Output(as_json=flags.as_json)
+    experiments, collective = flags.experiments, flags.collective
+    claim(out=flags.out)
+    workers = len(worker_hosts(build_topology(experiments[0]), experiments[0].workers))
+    blocks = workers if collective in {"reduce_scatter", "all_gather"} else 1
+    multiple = blocks * TYPES[flags.datatype].itemsize
+    sizes = byte_sizes(flags.minbytes, flags.maxbytes, factor=flags.stepfactor, step=flags.stepbytes, multiple=multiple)
+    plan = Plan(collective, flags.datatype, sizes, flags.iters)
+    rows: list[Row] = []
+    people = output.people
+    for number, experiment in enumerate(experiments):
+        with progress_bar(output) as open_bar:
+            bar = open_bar(f"perf {experiment.plan}")
+            if experiment.time == "real":
+                from p4reduce.runs.real.run import measure_real  # noqa: PLC0415  (doubles the time to import all)
+
+                mine = measure_real(experiment, plan, bar, others=number == 0)
+            else:
+                mine = measure_virtual(experiment, plan, bar)
+        rows += mine
+        for engine in dict.fromkeys(row.engine for row in mine):
+            rate = experiment.rate or "as the topology says"
+            where = f"{experiment.topology}, {workers} ranks, links {rate}, {experiment.time} time"
+            text = [
+                f"# {collective}, {engine}: {where}",
+                HEAD.rstrip("\n"),
+                *(_line(row) for row in mine if row.engine == engine),
+            ]
+            for line in (*text, *_foot([row for row in mine if row.engine == engine])):
+                people.print(line, soft_wrap=True, markup=False)
+    output.data([asdict(row) for row in rows])
+    if len({row.engine for row in rows}) > 1:
+        _engines_beside(output, rows, plan)
+    if flags.out is not None:
+        output.note("wrote " + ", ".join(str(path) for path in write_perf(flags.out, rows, collective, experiments[0])))
+    wrong = sum(one.wrong for row in rows for one in (row.out_of_place, row.in_place) if one is not None)
+    if wrong:
+        raise Failed(f"{wrong} elements are wrong; see the columns #wrong")
+
+
+def _line(row: Row) -> str:
+    start = f"{row.size:12d}  {row.count:12d}  {row.type:>8s}  {row.redop:>6s}  {row.root:6d}"
+    return f"{start}  {_figures(row.out_of_place)}  {_figures(row.in_place)}"
+
+
+def _figures(found: Figures | None) -> str:
+    if found is None:
+        return f"{'N/A':>7s}  {'N/A':>6s}  {'N/A':>6s}  {'N/A':>5s}"
+    return f"{_time(found.time_us):>7s}  {_bandwidth(found.algbw)}  {_bandwidth(found.busbw)}  {found.wrong:5d}"
+
+
+def _bandwidth(value: float) -> str:
+    """As nccl-tests, with more digits where links are slow."""
+    return f"{value:6.2f}" if value >= 1 else f"{value:6.4f}"
+
+
+def _time(microseconds: float) -> str:
+    """As nccl-tests: as many digits as fit seven columns."""
+    return (
+        f"{microseconds:.2f}"
+        if microseconds < 10_000
+        else f"{microseconds:.1f}"
+        if microseconds < 1e5
+        else f"{microseconds:.0f}"
+    )
+
+
+def _foot(rows: Sequence[Row]) -> list[str]:
+    every = [one for row in rows for one in (row.out_of_place, row.in_place) if one is not None]
+    wrong = sum(one.wrong for one in every)
+    mean = sum(one.busbw for one in every) / len(every)
+    return [
+        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
+        f"# Avg bus bandwidth    : {mean:g}",
+        "#",
+        "",
+    ]
+
+
+def _engines_beside(output: Output, rows: Sequence[Row], plan: Any) -> None:
+    """busbw of every engine, a line for each size."""
+    engines = list(dict.fromkeys(row.engine for row in rows))
+    best = {(row.engine, row.size): row.in_place or row.out_of_place for row in rows}
+    table = [
+        [
+            str(size),
+            *(_bandwidth(one.busbw).strip() if (one := best.get((engine, size))) else "-" for engine in engines),
+        ]
+        for size in plan.sizes
+    ]
+    output.table(["size (B)", *engines], table, title="busbw (GB/s)")

@@ -12,52 +12,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
+from typing import Any, Final, Self, cast
 
-import typer
+from finsy.proto import p4i, p4r
+from google.protobuf import text_format
 
 from p4reduce.base.errors import BadInput, Failed
-from p4reduce.base.failures import guarded
 from p4reduce.base.signals import SEEN_S
-from p4reduce.network.real.io.path import PortSpec
+from p4reduce.cli.flags.switch import Switch
+from p4reduce.network.real.io.path import PortSpec, Udp, Veth
 from p4reduce.network.real.switches import DeviceHost, RealSwitches, SwitchHost
 from p4reduce.network.virtual.counters import PcapWriter
+from p4reduce.network.virtual.records import FabricError
 from p4switch.abi import CPU_PORT, MAX_FRAME_BYTES, MAX_PORT
 from p4switch.base.files import open_file, read_bytes, read_text
-from p4switch.p4runtime import Code, P4RuntimeError, Tls
+from p4switch.p4runtime import Code, P4RuntimeError, Tls, TlsError
 from p4switch.traffic import ExecutorName
 
-if TYPE_CHECKING:
-    from finsy.proto import p4r
-
-    from p4reduce.network.real.io.path import PortSpec
-    from p4reduce.network.real.switches import RealSwitches
-    from p4switch.p4runtime import Tls
-
-
-# What a user writes for devices, ports and the address to listen on.
-
-
-MAX_DEVICES: Final = 4096
-"""Devices of one process; a guard against a slip in a range."""
-
-_RANGE: Final = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?")
-
-
-def device_ids(text: str) -> list[int]:
-    """Device ids from "1", "1-300" or "1-3,7". Raises BadInput."""
-    ids: set[int] = set()
-    for part in text.split(","):
-        found = _RANGE.fullmatch(part.strip())
-        if found is None:
-            raise BadInput(f"--device-id {text}: {part!r} is neither a number nor a range such as 1-300")
-        first, last = int(found[1]), int(found[2] or found[1])
-        if not 0 < first <= last < 1 << 64:
-            raise BadInput(f"--device-id {text}: {part!r} is empty or not above 0")
-        if len(ids) + last - first + 1 > MAX_DEVICES:
-            raise BadInput(f"--device-id {text}: more than {MAX_DEVICES} devices in one process")
-        ids.update(range(first, last + 1))
-    return sorted(ids)
+# What a user writes for ports and the address to listen on.
 
 
 def check_address(address: str, *, secured: bool, insecure: bool) -> None:
@@ -117,13 +89,11 @@ _UDP: Final = re.compile(
 )
 
 
-def port_spec(text: str) -> "PortSpec":
+def port_spec(text: str) -> PortSpec:
     """What is behind a port: "veth0", or "udp:127.0.0.1:5001:192.0.2.7:5001" (own address, the other's).
 
     IPv6 addresses stand in brackets. Raises BadInput.
     """
-    from p4reduce.network.real.io.path import Udp, Veth  # noqa: PLC0415  (slow to import)
-
     if not text.startswith("udp:"):
         return Veth(text, shaped=True)  # whatever the user has put on the interface
     found = _UDP.fullmatch(text)
@@ -167,7 +137,7 @@ def arrivals(inputs: Iterable[tuple[int, int, Path]]) -> list[Arrival]:
 
 
 def _read(order: int, device_id: int, port: int, path: Path) -> Iterator[Arrival]:
-    from scapy.error import Scapy_Exception  # noqa: PLC0415  (slow to import)
+    from scapy.error import Scapy_Exception  # noqa: PLC0415  (only where captures are played)
     from scapy.utils import RawPcapNgReader, RawPcapReader  # noqa: PLC0415
 
     try:
@@ -339,96 +309,19 @@ def in_thread(work: Callable[[], None]) -> Thread:
 # ``p4reduce switch``: P4Runtime switches in a process of their own.
 
 
-EXAMPLES: Final = (
-    "p4reduce switch --grpc-addr 127.0.0.1:9559",
-    "p4reduce switch --device-id 1-300 --grpc-addr 127.0.0.1:0 --json",
-    "p4reduce switch prog.json --pcap-in 1=in.pcap --pcap-out 2=out.pcap --wait-signal --once",
-    "p4reduce switch prog.p4 --grpc-addr 127.0.0.1:9559",
-    "p4reduce switch prog.json -i 1@veth0 -i 2@udp:192.0.2.1:5002:192.0.2.7:5002",
-    "p4reduce switch --grpc-addr 0.0.0.0:9559 --tls-cert switch.crt --tls-key switch.key --tls-ca clients.crt",
-)
-
-Argument = Annotated[
-    Path | None, typer.Argument(help="P4 source or p4c's JSON, to start with.", metavar="PROGRAM", show_default=False)
-]
-ProgramFile = Annotated[Path | None, typer.Option("--program", help="The same as the argument.", show_default=False)]
-P4InfoFile = Annotated[
-    Path | None, typer.Option("--p4info", help="P4Info in text format [default: prog.p4info.txt beside prog.json]")
-]
-Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout; tables and progress on stderr.")]
-DeviceIds = Annotated[str, typer.Option("--device-id", help="P4Runtime device ids: 1, 1-300 or 1-3,7.")]
-Address = Annotated[str, typer.Option("--grpc-addr", help="host:port for P4Runtime; port 0 takes a free one.")]
-Interfaces = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--interface",
-        "-i",
-        help="[DEVICE:]PORT@NAME: a network interface (needs root), or NAME udp:ADDRESS:PORT:ADDRESS:PORT, own first.",
-    ),
-]
-UseFiles = Annotated[bool, typer.Option("--use-files", help="-i PORT@NAME means NAME_in.pcap and NAME_out.pcap.")]
-PcapIn = Annotated[
-    list[str] | None, typer.Option("--pcap-in", help="[DEVICE:]PORT=FILE: frames that arrive at a port.")
-]
-PcapOut = Annotated[
-    list[str] | None, typer.Option("--pcap-out", help="[DEVICE:]PORT=FILE: write what leaves by a port.")
-]
-CpuPort = Annotated[int, typer.Option("--cpu-port", help="Port of packet-in and packet-out.", min=1, max=MAX_PORT - 1)]
-WaitPipeline = Annotated[bool, typer.Option("--wait-pipeline", help="Play when a controller has set the pipeline.")]
-WaitSignal = Annotated[bool, typer.Option("--wait-signal", help="Play at SIGUSR1, when the pipeline is there.")]
-Once = Annotated[bool, typer.Option("--once", help="Exit when everything has been played.")]
-ExecutorOption = Annotated[
-    Literal["compiled", "interpreted"], typer.Option("--executor", help="Machine code, or the interpreter.")
-]
-TlsCert = Annotated[Path | None, typer.Option("--tls-cert", help="Certificate of the server (PEM).")]
-TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="Its private key (PEM).")]
-TlsCa = Annotated[Path | None, typer.Option("--tls-ca", help="Who signs clients' certificates: they need one (mTLS).")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Listen beyond this machine without TLS.")]
-
-
-@guarded
-def switch(
-    argument: Argument = None,
-    *,
-    program: ProgramFile = None,
-    p4info: P4InfoFile = None,
-    devices: DeviceIds = "1",
-    address: Address = "127.0.0.1:9559",
-    interfaces: Interfaces = None,
-    use_files: UseFiles = False,
-    pcap_in: PcapIn = None,
-    pcap_out: PcapOut = None,
-    cpu_port: CpuPort = CPU_PORT,
-    wait_pipeline: WaitPipeline = False,
-    wait_signal: WaitSignal = False,
-    once: Once = False,
-    executor: ExecutorOption = "compiled",
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    tls_ca: TlsCa = None,
-    insecure: Insecure = False,
-    as_json: Json = False,
-) -> None:
-    """Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.
-
-    Prints the address that it listens on, then serves until Ctrl-C or SIGTERM. Ports are network interfaces or UDP
-    sockets (-i), or virtual: then frames come from pcap files, in the order of their time stamps, and what leaves is
-    written to pcap files. Without a program the frames wait for a controller to set one (those of interfaces are
-    dropped meanwhile); to write table entries first, use --wait-signal and 'kill -USR1'.
-    """
-    from p4reduce.network.virtual.records import FabricError  # noqa: PLC0415
-
-    ids = device_ids(devices)
-    tls = _tls(tls_cert, tls_key, tls_ca)
-    check_address(address, secured=tls is not None, insecure=insecure)
-    config = _config(argument, program, p4info)
-    if config is not None and wait_pipeline:
+def switch(flags: Switch) -> None:
+    """Serve until a signal; play the frames of files meanwhile."""
+    ids = list(flags.devices)
+    tls = _tls(flags.tls_cert, flags.tls_key, flags.tls_ca)
+    check_address(flags.address, secured=tls is not None, insecure=flags.insecure)
+    config = _config(flags.argument, flags.program, flags.p4info)
+    if config is not None and flags.wait_pipeline:
         raise BadInput("--wait-pipeline: the pipeline is set at the start, because a program is given")
-    inputs = [port_file("--pcap-in", text, ids) for text in pcap_in or ()]
-    outputs = [port_file("--pcap-out", text, ids) for text in pcap_out or ()]
+    inputs = [port_file("--pcap-in", text, ids) for text in flags.pcap_in]
+    outputs = [port_file("--pcap-out", text, ids) for text in flags.pcap_out]
     ports: dict[int, dict[int, PortSpec]] = {}
-    for device_id, port, name in _interfaces(interfaces or [], ids):
-        if not use_files:
+    for device_id, port, name in _interfaces(flags.interfaces, ids):
+        if not flags.use_files:
             if port in ports.setdefault(device_id, {}):
                 raise BadInput(f"-i {port}@{name}: port {port} of device {device_id} is an interface already")
             ports[device_id][port] = port_spec(name)
@@ -436,16 +329,22 @@ def switch(
         inputs += [(device_id, port, path)] if (path := Path(f"{name}_in.pcap")).exists() else []
         outputs.append((device_id, port, Path(f"{name}_out.pcap")))
     if ports:
-        _check_real(cpu_port=cpu_port, executor=executor, files=bool(inputs or outputs))
-    if once and not inputs:
+        _check_real(cpu_port=flags.cpu_port, executor=flags.executor, files=bool(inputs or outputs))
+    if flags.once and not inputs:
         raise BadInput("--once: nothing is played; give --pcap-in")
     frames, recorder = arrivals(inputs), Recorder(outputs)
     stop, go = Event(), Event()
-    if not wait_signal:
+    if not flags.wait_signal:
         go.set()
     try:
         process = SwitchProcess(
-            address, ids, cpu_port=cpu_port, executor=executor, recorder=recorder, tls=tls, ports=ports or None
+            flags.address,
+            ids,
+            cpu_port=flags.cpu_port,
+            executor=flags.executor,
+            recorder=recorder,
+            tls=tls,
+            ports=ports or None,
         )
     except FabricError as error:
         raise BadInput(f"-i: {error}") from None
@@ -453,22 +352,22 @@ def switch(
         _commit(process, ids, config)
     _handle_signals(stop, go)
     with process:
-        say = partial(_say, as_json=as_json)
+        say = partial(_say, as_json=flags.as_json)
         real = {} if process.real is None else {"ports": _behind(process.real, ports)}
         say({"event": "listening", "address": process.server.address, "devices": ids, "tls": tls is not None, **real})
-        _serve(process, frames, stop=stop, go=go, once=once, say=say)
+        _serve(process, frames, stop=stop, go=go, once=flags.once, say=say)
     if process.real is not None:
         say({"event": "stopped", "ports": _counted(process.real)})
 
 
 def _serve(
-    process: "SwitchProcess",
-    frames: "list[Arrival]",
+    process: SwitchProcess,
+    frames: list[Arrival],
     *,
     stop: Event,
     go: Event,
     once: bool,
-    say: "Callable[[dict[str, object]], None]",
+    say: Callable[[dict[str, object]], None],
 ) -> None:
     """Plays the frames when all is there, and serves until it is told to stop."""
     failures: list[Exception] = []
@@ -519,9 +418,7 @@ def _handle_signals(stop: Event, go: Event) -> None:
     signal.signal(signal.SIGUSR1, lambda *_: go.set())
 
 
-def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":
-    from p4switch.p4runtime import Tls, TlsError  # noqa: PLC0415  (slow to import)
-
+def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
     if certificate is None and key is None and client_ca is None:
         return None
     if certificate is None or key is None:
@@ -532,10 +429,7 @@ def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> 
         raise BadInput(str(error)) from None
 
 
-def _config(argument: Path | None, option: Path | None, p4info: Path | None) -> "p4r.ForwardingPipelineConfig | None":
-    from finsy.proto import p4i, p4r  # noqa: PLC0415  (slow to import)
-    from google.protobuf import text_format  # noqa: PLC0415
-
+def _config(argument: Path | None, option: Path | None, p4info: Path | None) -> p4r.ForwardingPipelineConfig | None:
     if argument is not None and option is not None:
         raise BadInput("--program: the program is given twice")
     program = argument or option
@@ -558,11 +452,8 @@ def _config(argument: Path | None, option: Path | None, p4info: Path | None) -> 
         raise BadInput(f"{p4info}: is no P4Info in text format: {error}") from None
 
 
-def _compiled(program: Path, p4info: Path | None) -> "p4r.ForwardingPipelineConfig":
-    from finsy.proto import p4i, p4r  # noqa: PLC0415  (slow to import)
-    from google.protobuf import text_format  # noqa: PLC0415
-
-    from p4switch.p4.compile import compile_file, json_text  # noqa: PLC0415
+def _compiled(program: Path, p4info: Path | None) -> p4r.ForwardingPipelineConfig:
+    from p4switch.p4.compile import compile_file, json_text  # noqa: PLC0415  (the compiler only where it is needed)
 
     if p4info is not None:
         raise BadInput("--p4info: P4 source has its own")
@@ -573,9 +464,7 @@ def _compiled(program: Path, p4info: Path | None) -> "p4r.ForwardingPipelineConf
     return p4r.ForwardingPipelineConfig(p4info=message, p4_device_config=json_text(found.json or {}).encode())
 
 
-def _commit(process: "SwitchProcess", ids: list[int], config: "p4r.ForwardingPipelineConfig") -> None:
-    from p4switch.p4runtime import P4RuntimeError  # noqa: PLC0415  (slow to import)
-
+def _commit(process: SwitchProcess, ids: list[int], config: p4r.ForwardingPipelineConfig) -> None:
     try:
         for device_id in ids:
             process.server.set_pipeline(device_id, config)
@@ -583,7 +472,7 @@ def _commit(process: "SwitchProcess", ids: list[int], config: "p4r.ForwardingPip
         raise BadInput(error.message) from None
 
 
-def _interfaces(texts: list[str], ids: list[int]) -> list[tuple[int, int, str]]:
+def _interfaces(texts: Sequence[str], ids: list[int]) -> list[tuple[int, int, str]]:
     """(device id, port, name) of each -i PORT@NAME."""
     found = []
     for text in texts:
@@ -603,7 +492,7 @@ def _check_real(*, cpu_port: int, executor: str, files: bool) -> None:
         raise BadInput(f"--cpu-port {cpu_port}: with interfaces it is {CPU_PORT}")
 
 
-def _behind(real: "RealSwitches", ports: "dict[int, dict[int, PortSpec]]") -> list[dict[str, object]]:
+def _behind(real: RealSwitches, ports: dict[int, dict[int, PortSpec]]) -> list[dict[str, object]]:
     """What is behind every port: an interface, or the address at which a UDP port listens."""
     found: list[dict[str, object]] = []
     for device_id, own in ports.items():
@@ -614,7 +503,7 @@ def _behind(real: "RealSwitches", ports: "dict[int, dict[int, PortSpec]]") -> li
     return found
 
 
-def _counted(real: "RealSwitches") -> list[dict[str, object]]:
+def _counted(real: RealSwitches) -> list[dict[str, object]]:
     """What every port counted."""
     return [
         {

@@ -1,119 +1,45 @@
 """``p4reduce tasks``: AI tasks in a database."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Any, Final
 
-import typer
-
-from p4reduce.base.errors import BadInput
-from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, time_text
-from p4reduce.cli.main import epilog
-from p4switch.base.files import naming, open_file
-
-if TYPE_CHECKING:
-    from p4reduce.control_plane.orchestrator import Store, TaskRow
-
-app = typer.Typer(help="AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.", no_args_is_help=True)
-Database = Annotated[Path, typer.Option("--database", "-d", help="SQLite file of tasks, plans and measurements.")]
-DATABASE: Final = Path("tasks.sqlite")
-Name = Annotated[str, typer.Argument(help="The task's name.", show_default=False)]
-Traces = Annotated[list[Path], typer.Argument(help="Files with tasks: YAML, or CSV.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout; tables and progress on stderr.")]
-_HEAD: Final = b"SQLite format 3\0"
-"""of a database that something was written to: https://www.sqlite.org/fileformat.html#the_database_header"""
-EXAMPLES: Final = (
-    "p4reduce example tasks > tasks.yaml",
-    "p4reduce tasks submit tasks.yaml",
-    "p4reduce orchestrate --topology wan:graph=nobel-us,servers=1 --policy steiner",
-    "p4reduce tasks list --json",
-    "p4reduce tasks show task1",
-)
-LIST_EXAMPLES: Final = ("p4reduce tasks list", "p4reduce tasks list --json | jq -r '.[] | [.name, .state] | @tsv'")
-SHOW_EXAMPLES: Final = ("p4reduce tasks show task1", "p4reduce tasks show task1 --json | jq .decisions")
-SWAPS_EXAMPLES: Final = ("p4reduce tasks swaps", "p4reduce tasks swaps -d other.sqlite --json")
-CANCEL_EXAMPLES: Final = ("p4reduce tasks cancel task1",)
+from p4reduce.cli.flags.schedule import TasksCancel, TasksList, TasksShow, TasksSubmit, TasksSwaps
+from p4reduce.control_plane.orchestrator import Phase, Store, TaskRow, read_traces
 
 
-@contextmanager
-def open_store(path: Path, *, new: bool = False) -> "Iterator[Store]":
-    """The database; what is wrong with it or with a task in it is the user's to mend.
-
-    Args:
-        path: of a file; what is none, or no database, is told before the slow imports.
-        new: whether the file may be absent, or empty.
-    """
-    try:
-        with open_file(path) as file, naming(path):
-            head = file.read(len(_HEAD))
-        if not _HEAD.startswith(head) or len(head) < len(_HEAD) * (not new):
-            raise BadInput(f"--database: {path}: is no database; 'p4reduce tasks submit' makes one")
-    except FileNotFoundError:
-        if not new:
-            raise BadInput(f"--database: {path}: there is no such file; 'p4reduce tasks submit' makes one") from None
-    except OSError as error:
-        raise BadInput(f"--database: {path}: {error.strerror}") from None
-
-    from p4reduce.control_plane.orchestrator import Store  # noqa: PLC0415  (slow to import)
-
-    with Store(path) as store:
-        yield store
-
-
-@app.command("submit", epilog=epilog(*EXAMPLES))
-@guarded
-def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False) -> None:
-    """Queue the tasks of files, all of them or none.
-
-    A YAML file has a list 'tasks', a CSV file a line for each task: name, server, workers (in CSV separated by
-    spaces), elements; if wanted rounds, training, demand, arrival, deadline, priority ('20us', '1G'), and select, which
-    has part of the workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
-
-    With a number as workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named; then
-    also slots (of a host, for each worker), shards (home hosts of the data), shard_bytes; owner is for --order fair.
-
-    on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can
-    take the worker's place), raise (it fails at once, and says who died), shrink (the others go on). With max_restarts
-    it begins anew so often where it would fail, from its last checkpoint. aggregation (switches or hosts) says who may
-    add up, reservation (peak or mean) what links keep for it.
-    """
-    from p4reduce.control_plane.orchestrator import read_traces  # noqa: PLC0415  (slow to import)
-
-    output = Output(as_json=as_json)
-    tasks = read_traces(traces)  # before there is a file
-    with open_store(database, new=True) as store:
+def submit(flags: TasksSubmit) -> None:
+    """Queue them."""
+    output = Output(as_json=flags.as_json)
+    tasks = read_traces(list(flags.traces))  # before there is a file
+    with Store(flags.database) as store:
         store.submit(tasks)
     output.data([task.name for task in tasks])
-    output.note(f"{len(tasks)} tasks queued in {database}; 'p4reduce orchestrate --topology …' runs them")
+    output.note(f"{len(tasks)} tasks queued in {flags.database}; 'p4reduce orchestrate --topology …' runs them")
 
 
-@app.command("list", epilog=epilog(*LIST_EXAMPLES))
-@guarded
-def list_tasks(database: Database = DATABASE, as_json: Json = False) -> None:
-    """List all tasks with their states."""
-    output = Output(as_json=as_json)
-    with open_store(database) as store:
+def list_(flags: TasksList) -> None:
+    """All of them, with their states."""
+    output = Output(as_json=flags.as_json)
+    with Store(flags.database) as store:
         rows = store.tasks()
     output.data([task_data(row) for row in rows])
     task_table(output, rows)
 
 
-@app.command("show", epilog=epilog(*SHOW_EXAMPLES))
-@guarded
-def show(name: Name, database: Database = DATABASE, as_json: Json = False) -> None:
-    """Show a task: its states, rounds, plans, turns over a cross-connect, and every decision with its reasons."""
-    output = Output(as_json=as_json)
-    with open_store(database) as store:
-        from p4reduce.control_plane.orchestrator import Phase  # noqa: PLC0415  (slow to import)
-
-        row, history = store.task(name), store.history
-        changes, rounds, decisions = history.changes(name), history.rounds(name), history.decisions(name)
-        turns = store.schedules.turns(name)
+def show(flags: TasksShow) -> None:
+    """One, and its history."""
+    output = Output(as_json=flags.as_json)
+    with Store(flags.database) as store:
+        row, history = store.task(flags.name), store.history
+        changes, rounds, decisions = (
+            history.changes(flags.name),
+            history.rounds(flags.name),
+            history.decisions(flags.name),
+        )
+        turns = store.schedules.turns(flags.name)
         plans = [
             {"role": plan.role, "job": plan.job, "epoch": plan.epoch, "phase": plan.phase}
-            for plan in store.plans(tuple(Phase), name)
+            for plan in store.plans(tuple(Phase), flags.name)
         ]
     found = {"changes": changes, "rounds": rounds, "plans": plans, "turns": turns, "decisions": decisions}
     output.data({**task_data(row), **found})
@@ -131,12 +57,10 @@ def show(name: Name, database: Database = DATABASE, as_json: Json = False) -> No
     )
 
 
-@app.command("swaps", epilog=epilog(*SWAPS_EXAMPLES))
-@guarded
-def swaps(database: Database = DATABASE, as_json: Json = False) -> None:
-    """List every swap of a running task's tree: what it saved, and what the interruption cost."""
-    output = Output(as_json=as_json)
-    with open_store(database) as store:
+def swaps(flags: TasksSwaps) -> None:
+    """What swaps of trees saved and cost."""
+    output = Output(as_json=flags.as_json)
+    with Store(flags.database) as store:
         rows = store.history.swaps()
     output.data(rows)
     fields = ("task", "role", "cause", "saving_bytes", "cost_bytes", "in_flight", "resent_bytes", "late_frames")
@@ -151,16 +75,14 @@ def swaps(database: Database = DATABASE, as_json: Json = False) -> None:
     output.table(["at", *(field.replace("_", " ") for field in fields), "duration"], cells)
 
 
-@app.command("cancel", epilog=epilog(*CANCEL_EXAMPLES))
-@guarded
-def cancel(name: Name, database: Database = DATABASE) -> None:
-    """Ask the orchestrator to give a task up."""
-    with open_store(database) as store:
-        store.request_cancel(name)
-    Output().note(f"task {name} will be given up as soon as the orchestrator looks")
+def cancel(flags: TasksCancel) -> None:
+    """Ask for it."""
+    with Store(flags.database) as store:
+        store.request_cancel(flags.name)
+    Output().note(f"task {flags.name} will be given up as soon as the orchestrator looks")
 
 
-def task_data(row: "TaskRow") -> dict[str, Any]:
+def task_data(row: TaskRow) -> dict[str, Any]:
     """A task for JSON."""
     return {
         "name": row.name,
@@ -185,7 +107,7 @@ def task_data(row: "TaskRow") -> dict[str, Any]:
     }
 
 
-def task_table(output: Output, rows: "list[TaskRow]") -> None:
+def task_table(output: Output, rows: list[TaskRow]) -> None:
     """Tasks for people."""
     cells = [
         [

@@ -1,57 +1,27 @@
 """``p4reduce watch``: the live page of what was recorded, or goes on now."""
 
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
 
 from p4reduce.base.errors import BadInput
-from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
+from p4reduce.base.signals import handling, raise_exit
+from p4reduce.cli.flags import SQLITE
+from p4reduce.cli.flags.look import Watch
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.real.net.state import all_runs
+from p4reduce.play.tasks.service import RemoteExecutor
+from p4reduce.runs.files import RESULT, read_results
+from p4reduce.views.live import recording
+from p4reduce.views.live.recording import RecordedSource
+from p4reduce.views.live.session import LiveServer, stay, told, watch_running
 from p4switch.base.files import open_file
 
-if TYPE_CHECKING:
-    from p4reduce.views.live.recording import RecordedSource
 
-What = Annotated[
-    Path | None,
-    typer.Argument(
-        help="Folder of a run's --out, a recording, a result file; a database of tasks that run; the name of a run in "
-        "real time or a standing network, not needed where there is one.",
-        show_default=False,
-    ),
-]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
-Json = Annotated[bool, typer.Option("--json", help="The page's address as JSON on stdout, before it is served.")]
-SQLITE: Final = b"SQLite format 3\0"
-EXAMPLES: Final = (
-    "p4reduce run --live --out out/seen                 # records what its page showed",
-    "p4reduce watch out/seen",
-    "p4reduce watch out/demo/result.json --open",
-    "p4reduce watch tasks.sqlite                        # while 'p4reduce orchestrate' runs them",
-    "p4reduce watch net-1                               # a network that 'p4reduce net up' built",
-)
-
-
-@guarded
-def watch(what: What = None, *, open_page: Open = False, as_json: Json = False) -> None:
-    """Open the live page of a run that was recorded, or of what goes on now.
-
-    A run with --live and --out records what its page showed. Of other results the page shows the end: trees, bytes,
-    losses. It is served on loopback until Ctrl-C. Tasks that 'p4reduce orchestrate' runs are shown by the process of
-    their network, whether that was started with --live or not. Runs in real time and standing networks are looked at
-    while they go on; the page is this command's, and they are left alone.
-    """
-    import signal  # noqa: PLC0415
-
-    from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415
-    from p4reduce.views.live.session import (  # noqa: PLC0415
-        LiveServer,
-        stay,
-        told,
-    )
-
-    output = Output(as_json=as_json)
+def watch(flags: Watch) -> None:
+    """Serve the page, or have it served."""
+    output = Output(as_json=flags.as_json)
+    what, open_page = flags.what, flags.open_page
     if what is None or not what.exists():
         _watch_running(what, output, open_page=open_page)
         return
@@ -67,9 +37,6 @@ def watch(what: What = None, *, open_page: Open = False, as_json: Json = False) 
 
 def _watch_running(what: Path | None, output: Output, *, open_page: bool) -> None:
     """A run in real time or a standing network, by its name."""
-    from p4reduce.network.real.net.state import all_runs  # noqa: PLC0415
-    from p4reduce.views.live.session import watch_running  # noqa: PLC0415  (slow to import)
-
     runs = [run for run in all_runs() if run.alive and "view" in run.info]
     names = ", ".join(run.name for run in runs)
     found = [run for run in runs if what is None or run.name == str(what)]
@@ -98,10 +65,6 @@ def _network_of(what: Path) -> Path | None:
 
 def _watch_tasks(what: Path, network: Path, output: Output, *, open_page: bool) -> None:
     """Ask the network of tasks for its page; it is served there, until the network ends."""
-    from p4reduce.group.errors import ClusterError  # noqa: PLC0415
-    from p4reduce.play.tasks.service import RemoteExecutor  # noqa: PLC0415
-    from p4reduce.views.live.session import told  # noqa: PLC0415  (slow to import)
-
     database = what if what != network else network.with_name(network.name.removesuffix(".socket"))
     try:
         with RemoteExecutor(network) as executor:
@@ -115,10 +78,7 @@ def _watch_tasks(what: Path, network: Path, output: Output, *, open_page: bool) 
     output.note("the page stays as long as the network of these tasks")
 
 
-def _source(what: Path) -> "RecordedSource":
-    from p4reduce.runs.files import RESULT, read_results  # noqa: PLC0415
-    from p4reduce.views.live import recording  # noqa: PLC0415
-
+def _source(what: Path) -> RecordedSource:
     if what.is_dir() and (what / recording.FILE).is_file():
         return recording.read(what / recording.FILE)
     if what.suffix == ".gz":

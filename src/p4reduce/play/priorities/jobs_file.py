@@ -10,9 +10,9 @@ from p4reduce.base.errors import PlanError
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
 from p4reduce.play.priorities.governed import Alone
 from p4reduce.play.priorities.run import JobResult, run
-from p4reduce.topologies.model import parse_delay
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
+from p4switch.base.values import parse_delay
 
 MOST_JOBS: Final = 64
 _Time = Annotated[int, BeforeValidator(parse_delay)]

@@ -25,7 +25,8 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
-from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory, provenance
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.inputs import check_memory, provenance
 from p4reduce.runs.real.backend import Carried, Closing, Counts, ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup

@@ -38,7 +38,8 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.network.real.net import HOST_INTERFACE
 from p4reduce.network.real.net.namespaces import stop
 from p4reduce.network.virtual.records import FabricError
-from p4reduce.runs.experiment import Experiment, ExperimentError, tensor
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.inputs import tensor
 from p4reduce.runs.launch import rank_environment, torch_environment
 from p4reduce.runs.real.backend import Carried, Move, ProcessSpec, ScriptReport, ScriptSpec, Train, TrainingReport
 from p4reduce.runs.real.carry import RealCluster, result

@@ -15,6 +15,7 @@ from p4reduce.network.real.net.network import Carriers
 from p4reduce.network.real.relay import Relays
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.real.backend import SocketSpec
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
@@ -91,7 +92,7 @@ def shaped_rates(experiment: Experiment, topology: Topology) -> dict[tuple[str, 
 def needs_relays(experiment: Experiment, topology: Topology) -> bool:
     """Whether links lose, reorder or delay frames: neither hosts nor BMv2 do that by themselves."""
     late = max(link.delay_ps for link in topology.links) >= RELAYED_FROM_PS
-    return late or experiment.faults.on_links().any
+    return late or link_faults(experiment.faults).any
 
 
 class VethWires:
@@ -246,7 +247,7 @@ class LinkRelays:
         delays = [one.link.delay_ps if one.link.delay_ps >= RELAYED_FROM_PS else 0 for one in cut]
         self._relays = Relays(
             [(one.a, one.b) for one in cut],
-            faults=experiment.faults.on_links(reorder_delay_ps=REORDER_DELAY_PS),
+            faults=link_faults(experiment.faults, reorder_delay_ps=REORDER_DELAY_PS),
             delay_ps=delays,
             seed=experiment.seed,
         )

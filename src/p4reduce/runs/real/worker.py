@@ -32,7 +32,7 @@ from p4reduce.base.records import from_json, from_plain, to_plain
 from p4reduce.group.backend import COLLECTIVES, FloatArray, Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
-from p4reduce.runs.experiment import tensor
+from p4reduce.runs.inputs import tensor
 from p4reduce.runs.real.backend import Counts, Move, ProcessSpec, RealBackend, Train, TrainingReport
 from p4reduce.workers.training import digits
 from p4reduce.workers.training.loops import (

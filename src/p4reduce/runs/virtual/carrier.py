@@ -33,6 +33,7 @@ from p4reduce.network.jobs.specs import (
 )
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.result import ClosedRecord, CollectiveRecord, LeftOut
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -308,7 +309,7 @@ class Carrier:
         try:
             self.network = JobNetwork(
                 self.switches,
-                faults=experiment.faults.on_links() if faults is None else faults,
+                faults=link_faults(experiment.faults) if faults is None else faults,
                 queue_frames=experiment.queue_frames,
                 seed=experiment.seed,
                 congestion=congestion,

@@ -14,6 +14,7 @@ from p4reduce.group.membership import VIRTUAL_LEASE, Decision, Journal, Leases, 
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.virtual.carrier import ALL_TO_ALL_JOB, FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB, Carrier
 from p4reduce.runs.virtual.incidents import Health, Incident, joining
 from p4reduce.runs.virtual.survival import Restored, Survival
@@ -60,7 +61,7 @@ class SurvivingCarrier(Carrier):
             incidents,
             leases,
             members=len(workers),
-            faults=experiment.faults.on_links() if faults is None else faults,
+            faults=link_faults(experiment.faults) if faults is None else faults,
         )
         self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
         self.agreement = Agreement(range(len(workers)), leases, self, self.on_failure)

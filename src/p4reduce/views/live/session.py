@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 import typer
 
@@ -559,17 +559,8 @@ class Player:
         return min(max(int(self._density * ahead_ps * 0.75), 1), MOST_EVENTS)
 
 
-PANEL: Final = "Live page"
 HELD: Final = "the run is held: press Go on the page"
 SIGN_S: Final = 60.0
-Live = Annotated[
-    bool,
-    typer.Option("--live", help="Serve a page that shows the run as it goes on; until Ctrl-C.", rich_help_panel=PANEL),
-]
-Hold = Annotated[
-    bool, typer.Option("--hold", help="With --live: begin paused; the page's Go starts the run.", rich_help_panel=PANEL)
-]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.", rich_help_panel=PANEL)]
 
 
 @contextmanager

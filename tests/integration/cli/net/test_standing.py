@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from p4reduce.base.errors import Failed
+from p4reduce.cli.commands import net as standing
 from p4reduce.cli.main import app
-from p4reduce.cli.net import standing
 from p4reduce.network.real.bmv2 import find_bmv2
 from p4reduce.network.real.net import state, why_not
 from p4reduce.network.real.net.state import Run, carrying

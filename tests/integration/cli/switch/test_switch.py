@@ -11,7 +11,8 @@ import pytest
 from finsy.proto import p4r
 
 from p4reduce.base.errors import BadInput
-from p4reduce.cli.commands.switch import arrivals, check_address, device_ids, port_file
+from p4reduce.cli.commands.switch import arrivals, check_address, port_file
+from p4reduce.cli.lists import device_ids
 from p4switch.p4runtime import Code
 from tests.support.p4runtime.certificates import make_certificate, needs_openssl
 from tests.support.p4runtime.client import RawClient
@@ -238,11 +239,11 @@ def test_insecure_must_be_said():
 
 
 def test_device_ids():
-    assert device_ids("7") == [7]
-    assert device_ids("3,1-2, 9") == [1, 2, 3, 9]
+    assert device_ids("7", "--device-id") == [7]
+    assert device_ids("3,1-2, 9", "--device-id") == [1, 2, 3, 9]
     for wrong in ("", "0", "1-", "3-1", "x", "1,,2", "1-100000", "99999999999999999999", "-1"):
         with pytest.raises(BadInput, match="--device-id"):
-            device_ids(wrong)
+            device_ids(wrong, "--device-id")
 
 
 def test_port_files():

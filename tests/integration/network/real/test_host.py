@@ -11,7 +11,7 @@ import pytest
 from finsy.proto import p4r
 
 from p4reduce.cli.commands.switch import Recorder, SwitchProcess
-from p4reduce.cli.net.holder import embedded
+from p4reduce.cli.net_holder import embedded
 from p4reduce.network.jobs.network import bundled
 from p4reduce.network.real.io.path import PortSpec, Udp
 from p4reduce.runs.experiment import Experiment

@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from p4reduce.cli.commands import orchestrate, tasks
+from p4reduce.cli.main import app
 from p4reduce.control_plane.orchestrator import Phase, TaskState, write_trace
 from p4reduce.group.errors import ClusterError
 from p4reduce.play.tasks.service import OccupiedError, RemoteExecutor, join_network, log_of, start_network
@@ -89,15 +88,8 @@ def test_killed_for_good_at_random_moments(folder, network):
         time.sleep(0.01)
 
 
-def commands():
-    app = typer.Typer()
-    app.add_typer(tasks.app, name="tasks")
-    app.command("orchestrate")(orchestrate.orchestrate)
-    return app
-
-
 def invoke(*arguments):
-    return CliRunner().invoke(commands(), [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_the_commands_submit_run_and_show(folder):
@@ -158,12 +150,12 @@ def test_hosts_that_take_time_to_add_up_and_traffic_of_others_are_given_by_flags
     [
         (("tasks", "list", "-d", "none.sqlite"), "--database: none.sqlite: there is no such file"),
         (("orchestrate", "-p", "best"), "there is no policy 'best'"),
-        (("orchestrate", "-l", "65"), "--lanes: 65"),
+        (("orchestrate", "-l", "65"), "--lanes: '65' is none of 64, 256"),
         (("orchestrate", "--cut", "leaf1@5ms"), "--cut: 'leaf1@5ms': expected two nodes and a time"),
         (("orchestrate", "--cut", "a,b@5"), "--cut: "),
         (("orchestrate", "--kill", "h1"), "--kill: 'h1': expected a host and a time"),
         (("orchestrate", "--kill", "task1/@5ms"), "--kill: 'task1/@5ms': expected a host and a time"),
-        (("orchestrate", "-t", "leaf-spine-8", "--kill", "leaf1@5ms"), "--kill: 'leaf1@5ms': 'leaf1' is no host"),
+        (("orchestrate", "-t", "leaf-spine-8", "--kill", "leaf1@5ms"), "--kill: 'leaf1' is no host"),
         (("orchestrate", "--measure", "0ps"), "--measure: 0ps is too short"),
         (("orchestrate", "--hosts", "none.yaml"), "--hosts: none.yaml: No such file or directory; give a YAML file"),
         (("orchestrate", "--hosts", "h9.yaml", "-t", "network.yaml"), "--hosts: h9.yaml: hosts.h9: topology "),

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 from p4reduce.network.real.net import state
 from tests.support.live import LONG_S, ask, ended, stands, started, stayed
 
@@ -79,7 +79,7 @@ entry.main()
 
 def test_what_belongs_together():
     for arguments in (("--hold",), ("--open",), ("--live", "--time", "real", "--hold")):
-        done = CliRunner().invoke(build("run"), ["run", *SMALL, *arguments])
+        done = CliRunner().invoke(app, ["run", *SMALL, *arguments])
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
         assert "--hold" in done.stderr or "--live" in done.stderr
 
@@ -117,7 +117,7 @@ def test_a_script_that_fails_is_shown_too(tmp_path):
 @pytest.mark.soak
 def test_turns_over_a_cross_connect_are_shown(tmp_path):
     jobs = tmp_path / "jobs.yaml"
-    jobs.write_text(CliRunner().invoke(build("example"), ["example", "jobs"]).stdout)
+    jobs.write_text(CliRunner().invoke(app, ["example", "jobs"]).stdout)
     process, port, token = started("tdm", "run", str(jobs), "--live", "--scale", "2048", "--rounds", "1")
     stayed(process)
     scene, view = ask(port, token, "/api/scene"), ask(port, token, "/api/view?time=now")

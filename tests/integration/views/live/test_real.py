@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 from p4reduce.network.real.net import state, why_not
 from p4reduce.views.live import recording
 from p4reduce.views.live.session import Wanted
@@ -94,9 +94,9 @@ def test_a_launch_in_real_time_is_seen_while_it_goes_on_and_afterwards(script, t
 
 def test_what_is_not_there_is_not_watched(script):
     for arguments in (["watch"], ["watch", "run-1"]):
-        done = CliRunner().invoke(build("watch"), arguments)
+        done = CliRunner().invoke(app, arguments)
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
-    done = CliRunner().invoke(build("launch"), [*LAUNCH, "--live", "--hold", str(script)])
+    done = CliRunner().invoke(app, [*LAUNCH, "--live", "--hold", str(script)])
     assert (done.exit_code, "--hold" in done.stderr) == (2, True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 from p4reduce.control_plane.orchestrator import Store, TaskState
 from p4reduce.topologies import save
 from tests.support.live import LONG_S, ask, ended, started, stayed
@@ -53,7 +53,7 @@ def test_tasks_are_held_stepped_and_shown_to_their_end(folder):
     assert (first["time_ps"], first["events"]) == (0, 0)
     assert {task["rounds_done"] for task in first["tasks"]} == {0}
     # somebody else may look, and finds the same page; the network answers although its time stands
-    watched = CliRunner().invoke(build("watch"), ["watch", str(folder / "tasks.sqlite"), "--json"])
+    watched = CliRunner().invoke(app, ["watch", str(folder / "tasks.sqlite"), "--json"])
     assert json.loads(watched.stdout)["url"] == f"http://127.0.0.1:{port}/?token={token}"
     assert view(port, token)["time_ps"] == 0, "who looks has time pass"
     later = step(port, token, 50_000_000)
@@ -87,10 +87,10 @@ def test_ctrl_c_ends_a_held_network_too(folder):
 
 
 def test_what_cannot_be_watched(folder):
-    done = CliRunner().invoke(build("watch"), ["watch", str(folder / "tasks.sqlite")])
+    done = CliRunner().invoke(app, ["watch", str(folder / "tasks.sqlite")])
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "p4reduce orchestrate" in done.stderr
-    done = CliRunner().invoke(build("orchestrate"), ["orchestrate", "-d", str(folder / "tasks.sqlite"), "--hold"])
+    done = CliRunner().invoke(app, ["orchestrate", "-d", str(folder / "tasks.sqlite"), "--hold"])
     assert done.exit_code == 2
 
 

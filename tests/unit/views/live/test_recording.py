@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from p4reduce.base.errors import BadInput
 from p4reduce.base.records import to_file, to_plain
 from p4reduce.cli.commands.watch import _source
-from p4reduce.cli.main import build
+from p4reduce.cli.main import app
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
@@ -143,7 +143,7 @@ def test_what_there_is_not_to_watch(seen, tmp_path):
     two.mkdir()
     (two / "result.json").write_text(json.dumps({"runs": [to_plain(result), to_plain(result)]}))
     for what, says in ((tmp_path / "nothing", "no such file"), (tmp_path, "--live --out"), (two, "holds 2 runs")):
-        done = CliRunner().invoke(build("watch"), ["watch", str(what)])
+        done = CliRunner().invoke(app, ["watch", str(what)])
         assert done.exit_code == 2
         assert says in done.stderr
         assert done.stderr.count("\n") == 1

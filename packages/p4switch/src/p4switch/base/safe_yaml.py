@@ -5,11 +5,12 @@ a million digits, and recurses as deep as a file nests.
 """
 
 import re
-import reprlib
 from collections.abc import Hashable
 from typing import Any, Final
 
 import yaml
+
+from p4switch.base.values import short
 
 SIZE_LIMIT: Final = 16 << 20
 """characters of a document, unless the caller knows better"""
@@ -17,8 +18,6 @@ DEPTH_LIMIT: Final = 64
 """lists and mappings inside each other"""
 NUMBER_LIMIT: Final = 64
 """characters of anything that is not text: YAML's numbers of base 60 cost the square of their length"""
-_SHORT: Final = reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 1, 60, 60
 _NAMELESS: Final = re.compile(r'\s+in "<(?:unicode|byte) string>",')
 """what PyYAML calls a text; who asks knows the file"""
 _TEXT: Final = "tag:yaml.org,2002:str"
@@ -91,14 +90,6 @@ def read_yaml(text: str, *, limit: int = SIZE_LIMIT) -> Any:
             loader.dispose()
     except Exception as error:  # values that do not fit their tags come as anything: `!!bool x` is a KeyError
         raise YamlError(f"is not YAML: {one_line(error)}") from None
-
-
-def short(value: object) -> str:
-    """A value for an error text, whatever its size."""
-    try:
-        return _SHORT.repr(value)
-    except ValueError:
-        return "a number of thousands of digits"  # Python writes none above 4,300
 
 
 def one_line(error: object, most: int = 300) -> str:

@@ -1,4 +1,4 @@
-"""Captures what crosses an interface of this namespace: ``python -m p4reduce.cli.net.capture INTERFACE FILE COUNT``.
+"""Captures what crosses an interface of this namespace: ``python -m p4reduce.cli.net_capture INTERFACE FILE COUNT``.
 
 ``FILE`` is a pcap file, '-' for a pcap on standard output (for ``wireshark -k -i -``), or '' for a line of text for
 each frame. ``COUNT`` 0 means until Ctrl-C.

@@ -1,6 +1,6 @@
-"""The process that holds a standing network: ``python -m p4reduce.cli.net.holder``, in namespaces of its own.
+"""The process that holds a standing network: ``python -m p4reduce.cli.net_holder``, in namespaces of its own.
 
-Reads a line of JSON (:class:`~p4reduce.cli.net.holder.Wanted`), builds the network, says ``{"ready": name}`` or
+Reads a line of JSON (:class:`~p4reduce.cli.net_holder.Wanted`), builds the network, says ``{"ready": name}`` or
 ``{"failed": why}`` on its output, and stays until it is told to end (SIGTERM). What it says later goes to its log.
 """
 

@@ -1,0 +1,48 @@
+"""What can be typed: every command with its flags, a module for each panel of the help; all quick to import.
+
+Here are the flags that several commands have.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from p4reduce.base.flags import Flag
+from p4reduce.cli.lists import named, network, texts
+from p4reduce.control_plane import ORDERS, PLACEMENTS, SCHEDULERS
+from p4reduce.runs.settings import TOPOLOGY
+
+DEFAULT_PLANS: Final = ("steiner", "mst", "spt", "ring", "ps")
+PAGE: Final = "Live page"
+SQLITE: Final = b"SQLite format 3\0"
+"""The first bytes of a database that has content: https://www.sqlite.org/fileformat.html#the_database_header"""
+
+Json = Annotated[bool, Flag("Print the result as JSON on stdout, and everything for people on stderr.", name="--json")]
+Plans = Annotated[Sequence[str], Flag("Plans to run, separated by commas.", "-p", parse=texts)]
+Bound = Annotated[bool, Flag("Compute the bound of the best plan on large networks, too, which takes up to a minute.")]
+Out = Annotated[Path | None, Flag("Folder for result.json, CSV files and report.html.", "-o", default="none")]
+Pcap = Annotated[Path | None, Flag("Capture file for the frames on the link of the first worker.", default="none")]
+Live = Annotated[bool, Flag("Serve a page that shows what goes on, until Ctrl-C.", panel=PAGE)]
+Hold = Annotated[bool, Flag("Begin paused, until Go is pressed on the page (with --live).", panel=PAGE)]
+Open = Annotated[bool, Flag("Open the page in a browser.", name="--open", panel=PAGE)]
+TopologyArgument = Annotated[str, Flag(TOPOLOGY, argument=True, parse=network)]
+Seed = Annotated[int, Flag("Seed of all random numbers.", least=0)]
+Lanes = Annotated[Literal[64, 256], Flag("Number of int32 values in a full packet.", "-l")]
+Svg = Annotated[Path | None, Flag("SVG file for a drawing of it.", default="none")]
+Placement = Annotated[str, Flag("Policy that chooses the hosts of tasks that name none: random, first-fit, packed, "
+        "spread, ina-aware, netpack or cassini.", parse=named(PLACEMENTS))]  # fmt: skip
+Order = Annotated[str, Flag("Order of the tasks that wait: fifo, fair, priority, edf or sjf.", parse=named(ORDERS))]
+NoBackfill = Annotated[bool, Flag("Let no later task pass one that does not fit.")]
+Name = Annotated[str | None, Flag("Name of the one that is meant, where several are up.", default="the only one")]
+NewName = Annotated[str | None, Flag("Name for it.", default="the next free one, as net-1 or slurm-1")]
+PassedOn = Annotated[Sequence[str], Flag("Program and its arguments.", argument=True, many=True)]
+P4Info = Annotated[Path | None, Flag("P4Info in protobuf text format.", reads=True, default="beside the program")]
+Scheduler = Annotated[str, Flag("Scheduler of the turns: tdm, seed, pairs, no-tdm, free, exclusive, cassini, static, "
+        "random, eps-ideal, eps-ecmp or exact.", parse=named(SCHEDULERS))]  # fmt: skip
+Clock = Annotated[
+    Literal["completion", "slots"],
+    Flag("End a process when its jobs have completed, or when its slots in the timetable are over."),
+]
+CrossConnect = Annotated[str, Flag("Pods around a cross-connect: oxc: with pods, hosts, ports, rate, port_rate, "
+        "delta and gpus.", "-t", name="--topology")]  # fmt: skip
+JobsFile = Annotated[Path, Flag("File of jobs as YAML or CSV.", argument=True, reads=True, example="jobs")]

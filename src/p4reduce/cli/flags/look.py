@@ -1,0 +1,94 @@
+"""The commands that show: live pages, reports, files to begin with."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+from p4reduce.base.errors import BadInput
+from p4reduce.base.flags import Flag, command
+from p4reduce.cli.flags import Json, Open
+
+KINDS: Final = {
+    "settings": ("cli/example_files/settings.yaml", "run, compare, sweep, demo, launch, confirm, plan show --config"),
+    "topology": ("topologies/two-racks.yaml", "topo show, and as --topology all commands"),
+    "tasks": ("cli/example_files/tasks.yaml", "tasks submit, topo capable --tasks"),
+    "tasks-csv": ("cli/example_files/tasks.csv", "the same as CSV"),
+    "jobs": ("cli/example_files/jobs.yaml", "tdm plan, tdm run"),
+    "jobs-csv": ("cli/example_files/jobs.csv", "the same as CSV"),
+    "hosts": ("control_plane/orchestrator/hosts/leaf-spine-8.yaml", "orchestrate --hosts"),
+    "priorities": ("cli/example_files/priorities.yaml", "priorities compare"),
+    "entries": ("cli/example_files/entries.yaml", "trace --program 64 --entries"),
+}
+"""What examples there are: where each lies in the package, and which commands read such a file."""
+
+
+def example_kind(text: str, _: str) -> str:
+    """One of them."""
+    if text not in KINDS:
+        raise BadInput(f"{text}: there is no such example; choose of {', '.join(KINDS)}")
+    return text
+
+
+@command(
+    "watch",
+    "p4reduce run --live --out out/seen                 # records what its page showed",
+    "p4reduce watch out/seen",
+    "p4reduce watch out/demo/result.json --open",
+    "p4reduce watch tasks.sqlite                        # while 'p4reduce orchestrate' runs them",
+    "p4reduce watch net-1                               # a network that 'p4reduce net up' built",
+)
+class Watch:
+    """Open the live page of a run that was recorded, or of what goes on now.
+
+    A run with --live and --out records what its page showed. For other results the page shows the end: trees, bytes and
+    losses. The page is served on loopback until Ctrl-C. For tasks of 'p4reduce orchestrate', the process of their
+    network serves the page, with or without --live. Runs in real time and standing networks are watched while they go
+    on, and nothing in them changes.
+    """
+
+    what: Annotated[Path | None, Flag("Folder of a run's --out, a recording, a result file, a database of tasks that "
+            "run, or the name of a run in real time or of a standing network.", argument=True,
+            default="the only one that goes on")] = None  # fmt: skip
+    open_page: Open = False
+    as_json: Json = False
+
+
+@command(
+    "report",
+    "p4reduce report out/demo/result.json",
+    "p4reduce report out/a out/b --title 'Two networks' --out two.html",
+    "p4reduce report out/sweep/sweep.csv --out sweep.html",
+)
+class Report:
+    """Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.
+
+    For the CSV of a sweep, the page draws against the size: the time, the time over the lower bound, and the size over
+    the time.
+    """
+
+    files: Annotated[Sequence[Path], Flag("Result files, or folders with one.", argument=True, many=True, reads=True)]
+    out: Annotated[Path, Flag("File for the page.", "-o")] = Path("report.html")
+    title: Annotated[str, Flag("Heading of the page.")] = "p4reduce"
+    as_json: Json = False
+
+    def check(self) -> None:
+        """Where the page goes."""
+        if self.out.is_dir():
+            raise BadInput(f"--out: {self.out} is a folder; give the file, e.g. {self.out / 'report.html'}")
+
+
+@command(
+    "example",
+    "p4reduce example",
+    "p4reduce example tasks > tasks.yaml",
+    "p4reduce example settings > my.yaml",
+)
+class Example:
+    """Print an example of an input file, or list all examples.
+
+    The help of every command that reads a file names its example.
+    """
+
+    kind: Annotated[
+        str | None, Flag(f"One of {', '.join(KINDS)}.", argument=True, parse=example_kind, default="a list of them")
+    ] = None

@@ -1,0 +1,224 @@
+"""The commands about networks and this machine: topologies, networks of the kernel, what is installed and left over."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from p4reduce.base.errors import BadInput
+from p4reduce.base.flags import Flag, command
+from p4reduce.cli.flags import (
+    Json,
+    Lanes,
+    Name,
+    NewName,
+    Open,
+    P4Info,
+    PassedOn,
+    Seed,
+    Svg,
+    TopologyArgument,
+)
+from p4reduce.runs.settings import Duplicate, Loss, Reorder
+
+GROUPS: Final = {
+    "topo": "Show topologies, and choose the switches that should aggregate.",
+    "net": "Build networks of kernel namespaces, which stand until they are taken down.",
+}
+Node = Annotated[str, Flag("Name of a host or a switch.", argument=True)]
+
+
+@command("topo list", "p4reduce topo list", "p4reduce topo list --json | jq -r '.bundled[].name'")  # fmt: skip
+class TopoList:
+    """List the topologies that come with the package, and the builders."""
+
+    as_json: Json = False
+
+
+@command(
+    "topo show",
+    "p4reduce topo show leaf-spine-8",
+    "p4reduce example topology > my-network.yaml",
+    "p4reduce topo show my-network.yaml --svg my-network.svg",
+    "p4reduce topo show wan:graph=germany50 --json",
+)
+class TopoShow:
+    """Show the nodes, addresses and links of a topology."""
+
+    topology: TopologyArgument
+    as_json: Json = False
+    svg: Svg = None
+
+
+@command(
+    "topo capable",
+    "p4reduce example tasks > tasks.yaml",
+    "p4reduce topo capable leaf-spine-8 --count 3 --tasks tasks.yaml",
+    "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
+)
+class TopoCapable:
+    """Choose the switches that should aggregate for some tasks, in the order of what they save.
+
+    For one task the choice is SOAR's optimum on its shortest paths; for several tasks it is greedy over all of them.
+    """
+
+    topology: TopologyArgument
+    count: Annotated[int, Flag("Number of switches that may aggregate.", "-n", least=1)]
+    tasks: Annotated[Path, Flag("File of tasks as YAML or CSV.", reads=True, example="tasks")]
+    as_json: Json = False
+
+
+@command(
+    "topo upgrade",
+    "p4reduce topo upgrade leaf-spine:leaves=4,spines=2,hosts=4,capable=none -k 2",
+    "p4reduce topo upgrade fat-tree:k=4,capable=none -k 4 --no-packets --json",
+)
+class TopoUpgrade:
+    """Choose the switches to make programmable, so that the bound of the best plan falls most.
+
+    The command also shows the choice of SOAR, which counts copies on all links, random sets, no switch and all
+    switches, and measures on packets how long plan best takes with each of them.
+    """
+
+    topology: TopologyArgument
+    count: Annotated[int, Flag("Number of switches to make programmable.", "-k", least=1)]
+    workers: Annotated[int | None, Flag("Number of hosts that take part.", "-n",
+            default="all that are not servers")] = None  # fmt: skip
+    elements: Annotated[int, Flag("Number of float32 elements of the tensor.", "-e", least=1)] = 262_144
+    lanes: Lanes = 256
+    samples: Annotated[int, Flag("Number of random sets to compare with.", least=0)] = 10
+    seed: Seed = 0
+    packets: Annotated[bool, Flag("Run plan best with each set on packets, too.", name="--packets/--no-packets",
+            default="packets")] = True  # fmt: skip
+    as_json: Json = False
+
+
+@command(
+    "net up",
+    "p4reduce net up leaf-spine-8",
+    "p4reduce net up leaf-spine-8 --live                # and a page that shows it: docs/live.md",
+    "p4reduce net up my-network.yaml --name lab3 --target bmv2 --trace",
+    "p4reduce net up my-network.yaml --p4-json build/basic.json --p4-info build/basic.p4info.txt --runtime pod-topo",
+)
+class NetUp:
+    """Build a network of namespaces and switches, and leave it standing.
+
+    Hosts are network namespaces with an interface eth0. Switches run the bundled program and have routes, so that hosts
+    reach each other at once, or they run your own program with the entries of its runtime files. Links are held to
+    their rates; relays make faults, and delays from 0.1 ms on. The command needs root, or a system that lets users make
+    namespaces, which 'p4reduce doctor' tells. Nothing is left after 'p4reduce net down'.
+    """
+
+    topology: TopologyArgument
+    name: NewName = None
+    target: Annotated[Literal["embedded", "bmv2"], Flag("Switch that executes the P4 program.")] = "embedded"
+    lanes: Lanes = 64
+    empty: Annotated[bool, Flag("Leave the switches without program and routes, for a controller of yours.")] = False
+    p4_json: Annotated[Path | None, Flag("Your own program as BMv2's JSON, for every switch.", reads=True,
+            default="the bundled program")] = None  # fmt: skip
+    p4_info: P4Info = None
+    runtime: Annotated[Sequence[Path], Flag("File SWITCH-runtime.json as of p4lang/tutorials, or a folder of them.",
+            many=True, reads=True, default="none")] = ()  # fmt: skip
+    unshaped: Annotated[bool, Flag("Leave links as fast as the machine, whatever rates the topology has.")] = False
+    trace: Annotated[bool, Flag("Have BMv2 log what it does with every packet, which is slow.")] = False
+    loss: Loss = 0.0
+    duplicate: Duplicate = 0.0
+    reorder: Reorder = 0.0
+    seed: Seed = 0
+    live: Annotated[bool, Flag("Serve a page of it until Ctrl-C; the network stays.")] = False
+    open_page: Open = False
+    as_json: Json = False
+
+    def check(self) -> None:
+        """What goes together."""
+        for option in ("loss", "duplicate", "reorder"):
+            if not 0 <= getattr(self, option) <= 1:
+                raise BadInput(f"--{option}: {getattr(self, option):g} is no probability; give one from 0 to 1")
+        if self.open_page and not self.live:
+            raise BadInput("--open: goes with --live")
+        if self.trace and self.target != "bmv2":
+            raise BadInput("--trace: is for --target bmv2; 'p4reduce trace' shows what the program does with a packet")
+
+
+@command(
+    "net exec",
+    "p4reduce net exec h1 -- ping -c 3 10.0.0.2",
+    "p4reduce net exec s1 -- python my_controller.py   # all switches: $P4RUNTIME_ADDRESS is that of s1",
+    passes_on=True,
+)
+class NetExec:
+    """Run a program in a host, or beside the switches.
+
+    All switches are in one namespace, where P4Runtime answers at the addresses that 'p4reduce net list' shows.
+    $P4RUNTIME_ADDRESS and $P4RUNTIME_DEVICE_ID are those of the named switch. The exit code is that of the program.
+    """
+
+    node: Node
+    command: PassedOn
+    name: Name = None
+
+
+@command(
+    "net pcap",
+    "p4reduce net pcap s1 2",
+    "p4reduce net pcap s1 2 --out s1-2.pcap",
+    "p4reduce net pcap h1 1 --out - | wireshark -k -i -",
+)
+class NetPcap:
+    """Show or record the frames that cross a port in both directions, until Ctrl-C."""
+
+    node: Node
+    port: Annotated[int, Flag("Number of the port; a host has port 1.", argument=True)]
+    out: Annotated[Path | None, Flag("Capture file, or '-' for a capture on stdout.",
+            default="a line for each frame")] = None  # fmt: skip
+    count: Annotated[int, Flag("Number of frames after which it ends; 0: at Ctrl-C.", "-c", least=0)] = 0
+    name: Name = None
+
+
+@command("net shell", "p4reduce net shell s1")
+class NetShell:
+    """Open p4runtime-shell on a switch, for tables, counters and packets by hand.
+
+    The shell needs an old protobuf, and therefore an environment of its own; 'make clients' makes it.
+    """
+
+    switch: Annotated[str, Flag("Name of a switch.", argument=True)]
+    name: Name = None
+
+
+@command("net list", "p4reduce net list", "p4reduce net list --json | jq -r '.[].switches[].address'")  # fmt: skip
+class NetList:
+    """List the networks that stand, and those that were killed and wait for 'p4reduce clean'."""
+
+    as_json: Json = False
+
+
+@command("net down", "p4reduce net down", "p4reduce net down lab3", "p4reduce net down --all")  # fmt: skip
+class NetDown:
+    """Take a network down, and end all that runs in it."""
+
+    which: Annotated[str | None, Flag("Name of the one that is meant, where several are up.", argument=True,
+            default="the only one")] = None  # fmt: skip
+    every: Annotated[bool, Flag("Take down all that stand.", name="--all")] = False
+    as_json: Json = False
+
+
+@command("doctor", "p4reduce doctor --json | jq '.[] | select(.found == null)'")  # fmt: skip
+class Doctor:
+    """Show what is installed, and what each missing part would add.
+
+    The exit code is 1 only when something is missing that p4reduce cannot do without.
+    """
+
+    as_json: Json = False
+
+
+@command("clean", "p4reduce clean", "p4reduce clean --all", within="p4reduce.cli.commands.doctor")
+class Clean:
+    """End the processes and remove the folders of runs that were killed.
+
+    Namespaces and interfaces need no cleaning, because they end with the last process in them. The command ends only
+    processes of dead runs, and leaves the others alone unless --all is given.
+    """
+
+    every: Annotated[bool, Flag("End live runs and standing networks, too.", name="--all")] = False
+    as_json: Json = False

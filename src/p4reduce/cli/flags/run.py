@@ -1,0 +1,336 @@
+"""The commands that run work on a network: one run, several that are compared, scripts, measurements."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from p4reduce.base.errors import BadInput
+from p4reduce.base.flags import Flag, command
+from p4reduce.cli.flags import (
+    DEFAULT_PLANS,
+    Bound,
+    Hold,
+    Json,
+    Live,
+    Open,
+    Out,
+    Pcap,
+    Plans,
+)
+from p4reduce.cli.lists import floats, integers, joining, octets, texts
+from p4reduce.runs.settings import Described, Settings, default_topology
+
+if TYPE_CHECKING:
+    from p4reduce.runs.experiment import Experiment
+
+LISTS: Final = "Lists to combine"
+RUN: Final = "p4reduce.cli.commands.run"
+"""what runs experiments"""
+DEMO: Final = {"model": "digits", "topology": "leaf-spine-8"}
+CONFIRM: Final = {"topology": "star:hosts=4,servers=1", "elements": 100_000, "rate": "200M", "epochs": 2}
+
+
+@command(
+    "demo",
+    "p4reduce demo",
+    "p4reduce demo --rate 100G --out out/demo-100g",
+    "p4reduce demo --plans steiner,ring --loss 0.01",
+    within=RUN,
+)
+class Demo:
+    """Train a model through P4 switches, once for each plan, and write a report.
+
+    A perceptron of 266,890 parameters learns to read 1,797 real digits on 8 workers under two leaves and two
+    spines, in virtual time. steiner, mst and spt sum the gradients in the switches; ring and ps sum them in hosts.
+    """
+
+    plans: Plans = DEFAULT_PLANS
+    out: Annotated[Path, Flag("Folder for result.json, CSV files, report.html and a capture.", "-o")] = Path("out/demo")
+    as_json: Json = False
+    settings: Annotated[Settings, Described(omit=("plan", "model"))]
+
+    @cached_property
+    def experiments(self) -> "list[Experiment]":
+        """One for each plan."""
+        return [self.settings.experiment(DEMO, plan=plan) for plan in self.plans]
+
+    def check(self) -> None:
+        """What each of them may be."""
+        _ = self.experiments
+
+
+@command(
+    "run",
+    "p4reduce run                                       # sum 1 MB over 8 workers",
+    "p4reduce run --model digits --plan ring --out out/ring",
+    "p4reduce run -t fat-tree-4 -p mst --rate 100G --loss 0.01 --seed 7",
+    "p4reduce example settings > my.yaml",
+    "p4reduce run --config my.yaml --lanes 64 --pcap run.pcap",
+    "p4reduce run -t star8 --target bmv2 --loss 0.01    # real switches, real sockets (root, BMv2)",
+    "p4reduce run -t star8 --time real --links udp      # real sockets without root",
+    "p4reduce run --live --hold                         # watch it in a browser: docs/live.md",
+    "p4reduce run --json | jq .network.ratio_to_bound",
+)
+class Run:
+    """Run one collective or one training through the switches.
+
+    The command counts every byte on every link, and compares the counts with the prediction of the plan. The exit code
+    is 1 when they differ, or when a sum saturated.
+    """
+
+    out: Out = None
+    pcap: Pcap = None
+    live: Live = False
+    hold: Hold = False
+    open_page: Open = False
+    as_json: Json = False
+    settings: Annotated[Settings, Described(real_time=True)]
+
+    @cached_property
+    def experiment(self) -> "Experiment":
+        """The run."""
+        return self.settings.experiment()
+
+    def check(self) -> None:
+        """What it may be."""
+        _ = self.experiment
+
+
+@command(
+    "launch",
+    "p4reduce launch -n 8 scripts/all_reduce.py --elements 1000000",
+    "p4reduce launch -n 8 --plan ring scripts/train_digits.py --epochs 5",
+    "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
+    "p4reduce launch -n 4 scripts/train_ddp.py           # PyTorch: init_process_group('p4reduce'), docs/torch.md",
+    "p4reduce launch -n 4 --live scripts/all_reduce.py  # a page shows the network as the script goes on",
+    "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
+    "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
+    passes_on=True,
+)
+class Launch:
+    """Start a script once for each rank, and carry its collectives through the switches.
+
+    A PyTorch script calls 'torch.distributed.init_process_group("p4reduce")'. Any other script calls 'from p4reduce
+    import connect' and 'comm = connect()', and then has comm.rank, comm.size and comm.all_reduce(array). Flags of
+    p4reduce stand before the script; everything behind it belongs to the script. Each line of output begins with the
+    rank that printed it. When a rank fails, the command ends all ranks and exits with the code of that rank, unless
+    --on-failure lets the others go on (docs/faults.md).
+    """
+
+    command: Annotated[Sequence[str], Flag("Script (.py) or program to start, and its arguments.", argument=True,
+            many=True)]  # fmt: skip
+    workers: Annotated[int, Flag("Number of ranks to start.", "-n", least=1)] = 8
+    server: Annotated[bool, Flag("Start one more process as the parameter server.")] = False
+    timeout: Annotated[float | None, Flag("Wall-clock time in seconds after which the run is ended.", least=1,
+            default="a day")] = None  # fmt: skip
+    out: Out = None
+    pcap: Pcap = None
+    compute: Annotated[str, Flag("Time that computation of PyTorch takes: as declared, or as measured, times FACTOR.",
+            metavar="declared|measured[:FACTOR]")] = "declared"  # fmt: skip
+    max_restarts: Annotated[int, Flag("Number of times that all ranks are started again when one fails "
+            "(docs/faults.md).", least=0)] = 0  # fmt: skip
+    join: Annotated[Sequence[tuple[str, int]], Flag("Virtual time at which one more rank joins, at this host or at "
+            "the next free one (docs/faults.md).", metavar="[HOST@]TIME", parse=joining, many=True,
+            default="none")] = ()  # fmt: skip
+    live: Live = False
+    hold: Hold = False
+    open_page: Open = False
+    as_json: Json = False
+    settings: Annotated[
+        Settings,
+        Described(
+            omit=("model", "collective", "elements", "repeat", "epochs", "target_accuracy", "workers"),
+            real_time=True,
+            scripts=True,
+        ),
+    ]
+
+    @cached_property
+    def experiment(self) -> "Experiment":
+        """The run."""
+        return self.settings.experiment({"topology": default_topology(self.workers)}, workers=self.workers)
+
+    def check(self) -> None:
+        """What it may be, and that the script is there."""
+        if self.command[0].endswith(".py") and not Path(self.command[0]).is_file():
+            raise BadInput(f"{self.command[0]}: there is no such file")
+        if self.join and self.experiment.deadline is not None:
+            raise BadInput("--join: a group with a --deadline cannot grow; leave one of them away")
+        if self.experiment.time == "real" and (self.server or self.pcap is not None):
+            raise BadInput(f"{'--server' if self.server else '--pcap'}: not for scripts in real time")
+
+
+@command(
+    "perf",
+    "p4reduce perf -b 64K -e 64M -f 2 --plans steiner,ring,ps",
+    "p4reduce perf -t star8 --rate 100G -e 8M --out out/perf",
+    "p4reduce perf --collective all_gather -d int32 --plans steiner",
+    "p4reduce perf --time real -t star:hosts=4 --rate 200M -b 1M -e 8M --plans steiner,ring  # and gloo, with PyTorch",
+    within=RUN,
+)
+class Perf:
+    """Measure a collective over a range of sizes, plan by plan, in the columns of NVIDIA's nccl-tests.
+
+    In virtual time the figures are exact, so one collective at each size is enough. In real time the command also
+    measures gloo and MPI on the same links, where PyTorch, and mpi4py with MPICH, are installed. K, M and G are 1024,
+    1024^2 and 1024^3 bytes, as in nccl-tests.
+    """
+
+    minbytes: Annotated[int, Flag("Smallest size in bytes, as in 64K or 1M.", "-b", parse=octets,
+            default="64K")] = 64 << 10  # fmt: skip
+    maxbytes: Annotated[int, Flag("Largest size in bytes.", "-e", parse=octets, default="4M")] = 4 << 20
+    stepfactor: Annotated[float | None, Flag("Factor from each size to the next, above 1.", "-f", default="2")] = None
+    stepbytes: Annotated[int | None, Flag("Bytes from each size to the next, in place of a factor.", "-i", parse=octets,
+            default="none")] = None  # fmt: skip
+    iters: Annotated[int, Flag("Number of collectives at each size, whose mean is printed.", least=1)] = 1
+    plans: Plans = ("steiner", "ring", "ps")
+    datatype: Annotated[Literal["float", "half", "int32"], Flag("Type of the elements.", "-d")] = "float"
+    collective: Annotated[
+        Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast"], Flag("Collective to measure.")
+    ] = "all_reduce"
+    out: Annotated[Path | None, Flag("Folder for perf.csv and perf.svg.", "-o", default="none")] = None
+    as_json: Json = False
+    settings: Annotated[
+        Settings,
+        Described(
+            omit=("plan", "model", "collective", "elements", "repeat", "epochs", "target_accuracy"), real_time=True
+        ),
+    ]
+
+    @cached_property
+    def experiments(self) -> "list[Experiment]":
+        """One for each plan."""
+        return [self.settings.experiment(plan=plan) for plan in self.plans]
+
+    def check(self) -> None:
+        """What each of them and the sizes may be."""
+        if self.stepfactor is not None and not 1 < self.stepfactor < 1e6:
+            raise BadInput(f"--stepfactor: {self.stepfactor:g}; must be above 1")
+        _ = self.experiments
+        if self.minbytes > self.maxbytes:
+            raise BadInput(
+                f"--minbytes: {self.minbytes} bytes are more than --maxbytes, {self.maxbytes}; exchange them"
+            )
+
+
+@command(
+    "compare",
+    "p4reduce compare",
+    "p4reduce compare --plans steiner,ring --topology fat-tree-4 --rate 100G",
+    "p4reduce compare --model digits --out out/digits",
+    "p4reduce compare --elements 4000000 --json | jq '.[].ratio_to_bound'",
+    within=RUN,
+)
+class Compare:
+    """Run the same work with several plans, and write one table, one CSV and one report."""
+
+    plans: Plans = DEFAULT_PLANS
+    out: Annotated[Path, Flag("Folder for result.json, CSV files and report.html.", "-o")] = Path("out/compare")
+    bound: Bound = False
+    as_json: Json = False
+    settings: Annotated[Settings, Described(omit=("plan",), real_time=True)]
+
+    @cached_property
+    def experiments(self) -> "list[Experiment]":
+        """One for each plan."""
+        return [self.settings.experiment(plan=plan) for plan in self.plans]
+
+    def check(self) -> None:
+        """What each of them may be."""
+        _ = self.experiments
+
+
+@command(
+    "confirm",
+    "p4reduce confirm                                   # the embedded switch between network namespaces",
+    "p4reduce confirm --links udp                       # without root",
+    "p4reduce confirm --targets bmv2,embedded --plans steiner,mst,spt,ring,ps --loss 0.01",
+    "p4reduce confirm --collective push_pull            # with a parameter server",
+    "p4reduce confirm --model digits                    # two epochs of a training: the same weights everywhere",
+    within=RUN,
+)
+class Confirm:
+    """Run the same work in virtual time and on real sockets, and compare them.
+
+    The results must be the same bytes; of a training these are every sum, and the weights, loss and accuracy at every
+    step. On every link the frames that were sent for the first time must be those that the plan predicted. Faults
+    happen on the real links only. The exit code is 1 when something differs.
+    """
+
+    plans: Plans = ("steiner", "ring", "ps")
+    targets: Annotated[Sequence[str], Flag("Real targets: embedded, bmv2, or both.", parse=texts)] = ("embedded",)
+    out: Annotated[Path | None, Flag("Folder for confirm.csv.", "-o", default="none")] = None
+    as_json: Json = False
+    settings: Annotated[Settings, Described(omit=("plan", "target", "time"), real_time=True)]
+
+    @cached_property
+    def experiments(self) -> "list[Experiment]":
+        """Of each plan that in virtual time, and those that confirm it."""
+        targets = ["embedded", "bmv2"] if list(self.targets) == ["both"] else self.targets
+        found = []
+        for plan in self.plans:
+            ideal = self.settings.experiment(CONFIRM, plan=plan, time="virtual")
+            found.append(ideal.model_copy(update={"faults": type(ideal.faults)()}))
+            found += [self.settings.experiment(CONFIRM, plan=plan, target=target, time="real") for target in targets]
+        return found
+
+    def check(self) -> None:
+        """What each of them may be."""
+        _ = self.experiments
+
+
+@command(
+    "sweep",
+    "p4reduce sweep --plans steiner,ring --elements 64k,1M,4M",
+    "p4reduce sweep --plans steiner --losses 0,0.001,0.01 --seeds 0..4",
+    "p4reduce sweep --workers 2..8 --rates 10G,100G --lanes 64,256 --out out/scaling",
+    within=RUN,
+)
+class Sweep:
+    """Run every combination of the given lists, and write a row for each.
+
+    A row is written as soon as its run ends. A run that fails becomes a row with its error, the sweep goes on, and the
+    exit code is 1.
+    """
+
+    plans: Plans = DEFAULT_PLANS
+    elements: Annotated[Sequence[int] | None, Flag("Numbers of float32 elements, as in 64k,1M.", "-e", panel=LISTS,
+            parse=integers, default="262144")] = None  # fmt: skip
+    seeds: Annotated[Sequence[int] | None, Flag("Seeds, as in 0..4 or 1,2,3.", "-s", panel=LISTS, parse=integers,
+            default="0")] = None  # fmt: skip
+    lanes: Annotated[Sequence[int] | None, Flag("Numbers of int32 values in a full packet: 64,256.", "-l", panel=LISTS,
+            parse=integers, default="256")] = None  # fmt: skip
+    rates: Annotated[Sequence[str] | None, Flag("Rates of every link in bit/s, as in 10G,100G.", panel=LISTS,
+            parse=texts, default="as the topology says")] = None  # fmt: skip
+    losses: Annotated[Sequence[float] | None, Flag("Probabilities that a link loses a frame, as in 0,0.001,0.01.",
+            panel=LISTS, parse=floats, default="0")] = None  # fmt: skip
+    workers: Annotated[Sequence[int] | None, Flag("Numbers of hosts that take part, as in 2..8.", "-n", panel=LISTS,
+            parse=integers, default="all that are not servers")] = None  # fmt: skip
+    out: Annotated[Path, Flag("Folder for sweep.csv, to which each run adds its row.", "-o")] = Path("out/sweep")
+    as_json: Json = False
+    settings: Annotated[
+        Settings, Described(omit=("plan", "elements", "seed", "lanes", "rate", "faults.loss", "workers"))
+    ]
+
+    @cached_property
+    def experiments(self) -> "list[Experiment]":
+        """One for each combination."""
+        axes: dict[str, Sequence[Any] | None] = {
+            "plan": self.plans,
+            "workers": self.workers,
+            "elements": self.elements,
+            "lanes": self.lanes,
+            "rate": self.rates,
+            "faults__loss": self.losses,
+            "seed": self.seeds,
+        }
+        given = {field: values for field, values in axes.items() if values is not None}
+        return [
+            self.settings.experiment(**dict(zip(given, values, strict=True))) for values in product(*given.values())
+        ]
+
+    def check(self) -> None:
+        """What each of them may be."""
+        _ = self.experiments

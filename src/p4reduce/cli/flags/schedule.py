@@ -1,0 +1,495 @@
+"""The commands that decide: plans of one job, tasks and who runs them, turns, priorities, Slurm."""
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from p4reduce.base.errors import BadInput
+from p4reduce.base.flags import Flag, command
+from p4reduce.cli.flags import (
+    SQLITE,
+    Bound,
+    Clock,
+    CrossConnect,
+    Hold,
+    JobsFile,
+    Json,
+    Lanes,
+    Live,
+    Name,
+    NewName,
+    NoBackfill,
+    Open,
+    Order,
+    PassedOn,
+    Placement,
+    Scheduler,
+    Seed,
+    Svg,
+    TopologyArgument,
+)
+from p4reduce.cli.lists import death, delay, each, floats, link_change, named, network, texts
+from p4reduce.control_plane import FORECASTS, POLICIES, PRIORITY_POLICIES, SCHEDULERS
+from p4reduce.runs.settings import TOPOLOGY, Described, Loss, Settings
+from p4switch.base.files import naming, open_file
+from p4switch.base.values import PS_PER_MS, PS_PER_US
+
+if TYPE_CHECKING:
+    from p4reduce.runs.experiment import Experiment
+
+GROUPS: Final = {
+    "plan": "Show the plan of a job: where its tensors are summed, and what each link will carry.",
+    "tasks": "Submit, list, show and cancel AI tasks, which 'p4reduce orchestrate' runs.",
+    "tdm": "Plan and play turns (TDM) of training jobs over an optical cross-connect.",
+    "priorities": "Compare priority policies for jobs that share links.",
+    "slurm": "Run Slurm jobs on the hosts that p4reduce chooses, with all-reduce in the switches.",
+}
+OXC: Final = "oxc:pods=4,hosts=4,ports=2,rate=25G,delta=200us"
+DATABASE: Final = Path("tasks.sqlite")
+
+
+Database = Annotated[Path, Flag("SQLite file of tasks, plans and measurements.", "-d")]
+Task = Annotated[str, Flag("Name of the task.", argument=True)]
+Scale = Annotated[float, Flag("Divisor of the jobs' bytes, of their training and of delta.", least=0.001)]
+Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=1, most=1000)]
+
+
+def check_database(path: Path, *, new: bool = False) -> None:
+    """Raise `BadInput` where the file is no database; with ``new`` it may be absent or empty."""
+    try:
+        with open_file(path) as file, naming(path):
+            head = file.read(len(SQLITE))
+    except FileNotFoundError:
+        if not new:
+            raise BadInput(f"--database: {path}: there is no such file; 'p4reduce tasks submit' makes one") from None
+    except OSError as error:
+        raise BadInput(f"--database: {path}: {error.strerror}") from None
+    else:
+        if not SQLITE.startswith(head) or len(head) < len(SQLITE) * (not new):
+            raise BadInput(f"--database: {path}: is no database; 'p4reduce tasks submit' makes one")
+
+
+@command(
+    "plan show",
+    "p4reduce plan show --plan mst --topology leaf-spine-8",
+    "p4reduce plan show -p steiner -t wan:graph=germany50 -n 5 --svg tree.svg",
+    "p4reduce plan show -p ring --elements 1000000 --json",
+    "p4reduce plan show -p steiner --entries",
+)
+class PlanShow:
+    """Show the tree, the ports and the table entries of a plan, and the bytes that it predicts for every link."""
+
+    entries: Annotated[bool, Flag("Show all table entries, not only their number.")] = False
+    bound: Bound = False
+    as_json: Json = False
+    svg: Svg = None
+    settings: Annotated[
+        Settings,
+        Described(
+            omit=(
+                "model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4", "p4_json", "p4_info",
+                "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale",
+            ),
+            helps={"plan": "Plan: steiner, mst or spt sums in switches, ring or ps in hosts; best is the fastest of "
+                   "them."},
+        ),
+    ]  # fmt: skip
+
+    @cached_property
+    def experiment(self) -> "Experiment":
+        """The run that is planned."""
+        return self.settings.experiment()
+
+    def check(self) -> None:
+        """What it may be."""
+        _ = self.experiment
+
+
+@command(
+    "tasks submit",
+    "p4reduce example tasks > tasks.yaml",
+    "p4reduce tasks submit tasks.yaml",
+    "p4reduce orchestrate --topology wan:graph=nobel-us,servers=1 --policy steiner",
+    "p4reduce tasks list --json",
+    "p4reduce tasks show task1",
+)
+class TasksSubmit:
+    """Queue the tasks of files, either all of them or none.
+
+    A YAML file has a list 'tasks', and a CSV file has a line for each task. A task has name, server, workers (in CSV
+    separated by spaces) and elements. It may have rounds, training, demand, arrival, deadline and priority ('20us',
+    '1G'), and select, by which some of the workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
+
+    With a number of workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named. Such a
+    task may also have slots (of a host, for each worker), shards (home hosts of the data) and shard_bytes. The field
+    owner is for --order fair.
+
+    The field on_failure decides what happens when a worker dies: with abort, the default, the task fails unless another
+    worker can take the place; with raise it fails at once and names the worker; with shrink the others go on. With
+    max_restarts the task starts again from its last checkpoint, at most so many times. The field aggregation (switches
+    or hosts) decides where sums are made, and reservation (peak or mean) decides what links reserve for the task.
+    """
+
+    traces: Annotated[Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True,
+            example="tasks")]  # fmt: skip
+    database: Database = DATABASE
+    as_json: Json = False
+
+    def check(self) -> None:
+        """That the database is one."""
+        check_database(self.database, new=True)
+
+
+@command("tasks list", "p4reduce tasks list", "p4reduce tasks list --json | jq -r '.[] | [.name, .state] | @tsv'")
+class TasksList:
+    """List all tasks with their states."""
+
+    database: Database = DATABASE
+    as_json: Json = False
+
+    def check(self) -> None:
+        """That the database is one."""
+        check_database(self.database)
+
+
+@command("tasks show", "p4reduce tasks show task1", "p4reduce tasks show task1 --json | jq .decisions")  # fmt: skip
+class TasksShow:
+    """Show the states, rounds, plans and turns of a task, and every decision with its reasons."""
+
+    name: Task
+    database: Database = DATABASE
+    as_json: Json = False
+
+    def check(self) -> None:
+        """That the database is one."""
+        check_database(self.database)
+
+
+@command("tasks swaps", "p4reduce tasks swaps", "p4reduce tasks swaps -d other.sqlite --json")  # fmt: skip
+class TasksSwaps:
+    """List every swap of a running task's tree, with what it saved and what the interruption cost."""
+
+    database: Database = DATABASE
+    as_json: Json = False
+
+    def check(self) -> None:
+        """That the database is one."""
+        check_database(self.database)
+
+
+@command("tasks cancel", "p4reduce tasks cancel task1")
+class TasksCancel:
+    """Ask the orchestrator to give up a task."""
+
+    name: Task
+    database: Database = DATABASE
+
+    def check(self) -> None:
+        """That the database is one."""
+        check_database(self.database)
+
+
+@command(
+    "orchestrate",
+    "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
+    "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
+    "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
+    "p4reduce orchestrate -t leaf-spine-8 --kill h3@1200us --kill task2/h2@5100us",
+    "p4reduce example hosts > hosts.yaml               # what hosts can do, for --hosts",
+    "p4reduce orchestrate -t leaf-spine-8 --hosts leaf-spine-8 --background gravity:load=0.3,seed=1",
+    "p4reduce orchestrate -t leaf-spine-8 --live --hold   # watch the tasks in a browser: docs/live.md",
+    "p4reduce orchestrate -t oxc:pods=4,hosts=4,ports=2,rate=25G --schedule tdm --delta 200us",
+)
+class Orchestrate:
+    """Run the tasks of a database until all have ended.
+
+    Hosts, links and switches run in a process of their own. The command starts that process where none listens at the
+    socket, and ends it at the end. A command that was killed at any moment goes on where it was when it starts again.
+
+    Profiles of hosts (--hosts) have these fields for each host, and in 'default' for all others: slowdown, models,
+    most_models, add (time to add one element of one model that arrives, as in '400ps'), utility (of its data, for tasks
+    that select their local models) and slots (GPUs, for tasks that name no hosts). 'p4reduce tasks show' shows the
+    times that follow from them, and why a task got its hosts.
+
+    With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits that are
+    made for them, others train on the same hosts. The scheduler places tasks that name no hosts. 'p4reduce tasks show'
+    shows their group, configurations and windows, both planned and real.
+    """
+
+    database: Database = DATABASE
+    topology: Annotated[str | None, Flag(TOPOLOGY, "-t", parse=network,
+            default="the network that runs at the socket")] = None  # fmt: skip
+    policy: Annotated[str, Flag("Policy that chooses the trees of tasks: steiner, overlay-mst, spt, exact, spff-ina "
+            "or spff.", "-p", parse=named(POLICIES))] = "steiner"  # fmt: skip
+    lanes: Lanes = 256
+    threshold: Annotated[float, Flag("Ratio of what a swap of a running task's trees saves to what it costs, from "
+            "which it is made.", least=0)] = 1.0  # fmt: skip
+    only_forced: Annotated[bool, Flag("Never swap trees to save bandwidth.")] = False
+    control_latency: Annotated[int, Flag("Virtual time from a decision to its effect.", parse=delay,
+            default="1ms")] = PS_PER_MS  # fmt: skip
+    measure: Annotated[int, Flag("Virtual time between readings of all counters.", parse=partial(delay, least=1),
+            default="10ms")] = 10 * PS_PER_MS  # fmt: skip
+    hosts: Annotated[str | None, Flag("What hosts can do: a YAML file, or the bundled example 'leaf-spine-8' for the "
+            "topology of that name.", default="all alike, and adding up takes no time")] = None  # fmt: skip
+    background: Annotated[str | None, Flag("Traffic of others between all hosts, as in 'gravity:load=0.3,seed=1' or "
+            "'sndlib:graph=nobel-us,load=0.2'.", default="none")] = None  # fmt: skip
+    cut: Annotated[Sequence[tuple[str, str, int]], Flag("Link to cut, and when, as in 'leaf1,spine1@5ms'.",
+            parse=link_change, many=True, default="none")] = ()  # fmt: skip
+    mend: Annotated[Sequence[tuple[str, str, int]], Flag("Link to mend, and when, as in 'leaf1,spine1@9ms'.",
+            parse=link_change, many=True, default="none")] = ()  # fmt: skip
+    kill: Annotated[Sequence[tuple[str, str, int]], Flag("Host to end, 'h3@5ms', or a task's process there, "
+            "'task1/h3@5ms'.", parse=death, many=True, default="none")] = ()  # fmt: skip
+    socket: Annotated[Path | None, Flag("Socket at which the network's process listens.",
+            default="beside the database")] = None  # fmt: skip
+    placement: Placement = "packed"
+    order: Order = "fifo"
+    no_backfill: NoBackfill = False
+    slots: Annotated[
+        Literal["first", "whole", "value"],
+        Flag(
+            "Who gets slots of switches: who comes first what is there, whole trees or none, or those whose trees save "
+            "most, running ones too."
+        ),
+    ] = "first"
+    switch_slots: Annotated[int | None, Flag("Number of slots of every switch that tasks may have.", least=2,
+            default="all")] = None  # fmt: skip
+    move: Annotated[
+        float | None,
+        Flag(
+            "Ratio of what a move of workers whose hosts were chosen saves to what it costs, from which it is made; "
+            "they then leave hosts that die, too.",
+            least=0,
+            default="never",
+        ),
+    ] = None
+    forecast: Annotated[str | None, Flag("Forecast of the load that policies use: mean, ewma, ar or boosted-trees.",
+            parse=named(FORECASTS), default="the load as measured")] = None  # fmt: skip
+    schedule: Annotated[str | None, Flag("Scheduler of turns over an optical cross-connect (-t oxc:…), as in tdm, "
+            "seed or static.", parse=named(SCHEDULERS), default="none")] = None  # fmt: skip
+    delta: Annotated[int, Flag("Time for which ports of the cross-connect are dark while its circuits change (with "
+            "--schedule).", parse=delay, default="200us")] = 200 * PS_PER_US  # fmt: skip
+    keep: Annotated[bool, Flag("Leave the network's process running at the end.")] = False
+    live: Live = False
+    hold: Hold = False
+    open_page: Open = False
+    as_json: Json = False
+
+    def check(self) -> None:
+        """That the file is a database, if there is one; the command says later that there is none."""
+        check_database(self.database, new=True)
+
+
+@command(
+    "tdm plan",
+    "p4reduce example jobs > jobs.yaml",
+    "p4reduce tdm plan -t oxc:pods=8,hosts=4,ports=4,rate=25G jobs.yaml --svg gantt.svg",
+    "p4reduce tdm plan -t oxc:pods=8,hosts=4,ports=2,rate=25G jobs.csv --policy seed --json",
+)
+class TdmPlan:
+    """Plan the groups, hosts, trees, circuits and windows of jobs on an optical cross-connect.
+
+    The times are predictions, which 'p4reduce tdm run' measures on packets.
+    """
+
+    jobs: JobsFile
+    topology: CrossConnect = "oxc:pods=8,hosts=4,ports=4,rate=25G"
+    policy: Scheduler = "tdm"
+    reading: Annotated[Literal["overlap", "serial", "literal"], Flag("Reading of equation (3) of the paper.")] = (
+        "overlap"
+    )
+    clock: Clock = "completion"
+    seed: Seed = 1
+    svg: Svg = None
+    as_json: Json = False
+
+
+@command(
+    "tdm run",
+    "p4reduce example jobs > jobs.yaml",
+    f"p4reduce tdm run -t {OXC} jobs.yaml --svg gantt.svg",
+    f"p4reduce tdm run -t {OXC} jobs.yaml --clock slots --keep pause --json",
+)
+class TdmRun:
+    """Play the schedule of one scheduler on packets that cross the P4 program.
+
+    The command checks every sum and block, and compares the first transmissions on every link, process by process, with
+    the prediction.
+    """
+
+    jobs: JobsFile
+    network: CrossConnect = OXC
+    policy: Scheduler = "tdm"
+    rounds: Rounds = 3
+    scale: Scale = 64.0
+    keep: Annotated[
+        Literal["starts", "pause", "gates"],
+        Flag("How windows are kept: by when jobs start, by pauses within them, or by gates at the ports."),
+    ] = "starts"
+    clock: Clock = "completion"
+    guard: Annotated[int | None, Flag("Time at the end of slots in which nothing begins, as in 20us; it is not "
+            "divided by --scale.", parse=delay, default="what queues may need")] = None  # fmt: skip
+    seed: Seed = 1
+    loss: Loss = 0.0
+    svg: Svg = None
+    live: Live = False
+    hold: Hold = False
+    open_page: Open = False
+    as_json: Json = False
+
+
+@command("tdm compare",
+         f"p4reduce tdm compare -t {OXC} jobs.yaml --policies tdm,no-tdm,static")  # fmt: skip
+class TdmCompare:
+    """Play the same jobs with several schedulers, and print a line for each."""
+
+    jobs: JobsFile
+    network: CrossConnect = OXC
+    policies: Annotated[Sequence[str], Flag("Schedulers to compare, separated by commas.",
+            parse=each(SCHEDULERS.check))] = ("tdm", "static", "no-tdm")  # fmt: skip
+    rounds: Rounds = 3
+    scale: Scale = 64.0
+    seed: Seed = 1
+    loss: Loss = 0.0
+    as_json: Json = False
+
+
+@command(
+    "tdm trace",
+    "p4reduce tdm trace",
+    "p4reduce tdm trace --trace helios --gpus 64 --jobs 500 --loads 0.6,1.2 --policies exclusive,pairs",
+    "p4reduce tdm trace --gpus 4096 --jobs 2000 --loads 1 --json",
+)
+class TdmTrace:
+    """Play arrivals that are drawn from a trace, and compare the completion times of jobs under several policies.
+
+    The command works at the level of flows: a job advances at the throughput that its way of sharing GPUs gives it.
+    """
+
+    trace: Annotated[Literal["philly", "helios"], Flag("Cluster whose jobs' durations are drawn.")] = "philly"
+    jobs: Annotated[int, Flag("Number of jobs that arrive.", least=1, most=1_000_000)] = 300
+    gpus: Annotated[int, Flag("Number of GPUs of the cluster.", least=1, most=1 << 20)] = 32
+    loads: Annotated[Sequence[float], Flag("Ratios of GPU seconds that arrive to those that there are, below 100.",
+            parse=floats)] = (0.8, 1, 1.2)  # fmt: skip
+    policies: Annotated[Sequence[str], Flag("Ways to share GPUs, separated by commas, of exclusive, free, gated and "
+            "pairs.", parse=texts)] = ("exclusive", "free", "gated", "pairs")  # fmt: skip
+    c_over_w: Annotated[float, Flag("Ratio of communication to training in an iteration.")] = 1.0
+    seed: Seed = 1
+    as_json: Json = False
+
+
+@command("priorities policies", "p4reduce priorities policies", "p4reduce priorities policies --json | jq '.[].name'")
+class PrioritiesPolicies:
+    """List the priority policies: built-in ones, and those of other packages."""
+
+    as_json: Json = False
+
+
+@command(
+    "priorities compare",
+    "p4reduce priorities compare jobs.yaml",
+    "p4reduce priorities compare jobs.yaml -p fifo,sjf,intensity,aalo",
+    "p4reduce priorities compare jobs.yaml -p fifo,sjf --told predicted --json | jq '.[].worst'",
+)
+class PrioritiesCompare:
+    """Run the jobs of a file together under several policies, and each of them alone.
+
+    The jobs run on packets in virtual time. The command checks every sum, and checks that every byte on a link was
+    predicted or is a resend.
+    """
+
+    file: Annotated[Path, Flag("YAML file of jobs.", argument=True, reads=True, example="priorities")]
+    policies: Annotated[
+        Sequence[str],
+        Flag("Priority policies to compare, separated by commas.", "-p", parse=each(PRIORITY_POLICIES.check)),
+    ] = ("fifo", "random", "sjf")
+    told: Annotated[
+        Literal["oracle", "predicted", "none"],
+        Flag("What policies are told of the jobs: everything, what the switches' counters predict, or nothing."),
+    ] = "oracle"
+    rotate: Annotated[int, Flag("Number of rounds after which an order is rotated; 0: never.", least=0)] = 0
+    as_json: Json = False
+
+
+@command("slurm conf", "p4reduce slurm conf leaf-spine-16 slurm-files")
+class SlurmConf:
+    """Write slurm.conf, topology.conf and job_submit.lua for a topology, and start nothing.
+
+    The workers of the topology are the nodes, all of them on this machine, on ports 26817 and above of 127.0.0.1.
+    'p4reduce slurm up' writes files of its own, with ports that are free.
+    """
+
+    topology: TopologyArgument
+    folder: Annotated[Path, Flag("Folder for the files, which is made if it is not there.", argument=True)]
+    as_json: Json = False
+
+
+@command(
+    "slurm up",
+    "p4reduce slurm up leaf-spine-16                   # until Ctrl-C; jobs from another terminal",
+    "p4reduce slurm up two-generations --placement packed --order fair",
+)
+class SlurmUp:
+    """Start a Slurm cluster on this machine, and choose the hosts of its marked jobs, until Ctrl-C.
+
+    A job whose comment begins with 'p4reduce' is held until its hosts are chosen and its tree is in the switches. Then
+    it begins there, and its ranks all-reduce over the network by 'connect()'. Slurm places all other jobs. Nothing is
+    left when the command ends: no daemons, jobs, sockets or files. The command needs no root.
+    """
+
+    topology: TopologyArgument
+    name: NewName = None
+    placement: Placement = "ina-aware"
+    order: Order = "fifo"
+    no_backfill: NoBackfill = False
+    until_empty: Annotated[bool, Flag("End when jobs have been there and none is left.")] = False
+    as_json: Json = False
+
+
+@command(
+    "slurm exec",
+    "p4reduce slurm exec -- sinfo",
+    "p4reduce slurm exec -- sbatch -N4 -n4 --comment 'p4reduce elements=61706 rounds=10' job.sh",
+    passes_on=True,
+)
+class SlurmExec:
+    """Run a program, such as sbatch or squeue, for a cluster that is up, and exit with its code."""
+
+    command: PassedOn
+    name: Name = None
+
+
+@command("slurm move", "p4reduce slurm move 12", "p4reduce slurm move 12 --to h1,h2,h3,h4")  # fmt: skip
+class SlurmMove:
+    """End a job, and begin it again on other hosts.
+
+    Slurm runs the job from its beginning; the job itself reads its checkpoint, if it has one.
+    """
+
+    number: Annotated[int, Flag("Number of the job.", argument=True)]
+    to: Annotated[Sequence[str], Flag("Hosts, separated by commas.", parse=texts,
+            default="those that the policy chooses")] = ()  # fmt: skip
+    name: Name = None
+
+
+@command(
+    "slurm demo",
+    "p4reduce slurm demo",
+    "p4reduce slurm demo --jobs 10 --schemes ina-aware,slurm-switches --json",
+    "p4reduce slurm demo -t leaf-spine-16      # a uniform network: nothing to know there",
+)
+class SlurmDemo:
+    """Compare mean completion times of the same jobs on hosts that Slurm chooses and on those that p4reduce chooses.
+
+    Slurm and the processes of the ranks are real. Completion times are virtual, from packets that crossed the P4
+    program, and do not depend on the speed of the machine. The exit code is 1 when a job did not run on its hosts, when
+    a sum was not exact, or when the first placement policy of the list is no better than each of Slurm's own.
+    """
+
+    topology: Annotated[str, Flag(TOPOLOGY, "-t", parse=network)] = "two-generations"
+    jobs: Annotated[int, Flag("Number of jobs.", least=0)] = 50
+    seed: Seed = 1
+    schemes: Annotated[Sequence[str], Flag("Who chooses hosts, separated by commas: placement policies, and "
+            "slurm-tree, slurm-switches and slurm-weights.",
+            parse=texts)] = ("ina-aware", "packed", "slurm-switches", "slurm-tree", "slurm-weights")  # fmt: skip
+    as_json: Json = False

@@ -1,0 +1,93 @@
+"""What a run has besides its description: the faults of its links, its tensors, and where its figures come from."""
+
+import functools
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import p4reduce
+from p4reduce.base.registry import requirements
+from p4reduce.group.backend import FloatArray
+from p4reduce.network.virtual.records import Faults
+from p4reduce.runs.experiment import ExperimentError, FaultOptions
+
+if TYPE_CHECKING:
+    from p4reduce.control_plane.entries import P4Program
+
+
+def link_faults(options: FaultOptions, **more: int) -> Faults:
+    """The faults as links of the network take them; ``more``: their other fields."""
+    return Faults(**options.model_dump(), **more)
+
+
+# Where a figure comes from: enough to make it again, and nothing that changes from run to run.
+
+
+def provenance(program: "P4Program", seed: int) -> dict[str, str]:
+    """Commit, hash of the P4 JSON, versions and seed, as text."""
+    found = {
+        "p4reduce": p4reduce.__version__,
+        "commit": _commit(Path(p4reduce.__file__).parent),
+        "p4_json": program.name,
+        "p4_json_sha256": program.sha256,
+        "seed": str(seed),
+        "python": platform.python_version(),
+    }
+    return found | _versions()
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Of the libraries that this process has, or would have, imported."""
+    return {library: importlib.metadata.version(library) for library in requirements()}
+
+
+@functools.cache
+def _commit(folder: Path) -> str:
+    """The commit of a source checkout, with ``+changes`` where files differ from it; elsewhere the release.
+
+    A checkout is one that holds this very file: an installation may lie within somebody else's repository.
+    """
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")
+        commit = git("rev-parse", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/")
+    except (OSError, subprocess.SubprocessError):
+        return f"release {p4reduce.__version__}"
+    return f"{commit}+changes" if changed else commit
+
+
+# The plain tensors that a run moves when it trains nothing.
+
+
+def check_memory(elements: int, workers: int) -> None:
+    """Raise `ExperimentError` where the tensors of a run, and their sums, are more than this machine's memory."""
+    needed = workers * elements * 2 * np.dtype(np.float32).itemsize
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise ExperimentError(
+            f"elements: {elements} for {workers} workers need {needed / 1e9:,.0f} GB of memory, this machine has "
+            f"{there / 1e9:,.0f}; give a smaller --elements"
+        )
+
+
+def tensor(seed: int, rank: int, turn: int, elements: int) -> FloatArray:
+    """Gradient-like values, float32 of shape (elements,): normal, with a scale that differs from block to block."""
+    random = np.random.Generator(np.random.Philox(key=[seed, rank << 32 | turn]))
+    values = random.standard_normal(elements, dtype=np.float32)
+    blocks = -(-elements // 4096)
+    scales = np.exp2(random.integers(-12, 4, blocks)).astype(np.float32)
+    values *= np.repeat(scales, 4096)[:elements]
+    return values
