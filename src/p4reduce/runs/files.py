@@ -181,6 +181,10 @@ def print_real(output: Output, results: Sequence[RunResult]) -> None:
     if rows:
         names = ["plan", "ran on", "links shaped by", "goodput", "packets/s", "CPU switches", "CPU workers"]
         output.table([*names, "lost on purpose", "by the kernel", "mean window"], rows)
+    for result in results:
+        if result.real is not None and result.real.lost_switches:
+            gone = ", ".join(result.real.lost_switches)
+            output.note(f"{result.network.plan}: no counters of {gone}: frames were held against no prediction")
 
 
 def table_of(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:

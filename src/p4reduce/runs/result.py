@@ -233,6 +233,8 @@ class RealRun:
     changes: list[dict[str, int]] = field(default_factory=list)
     """For each decision of ``network.membership``: ``noticed_ns``, when the coordinator knew of it, and ``resumed_ns``,
     when it told the survivors to go on; of the machine's monotonic clock."""
+    lost_switches: Annotated[list[str], _UNLESS_EMPTY] = field(default_factory=list)
+    """Those that had ended or did not answer when the run was over: what they counted is missing."""
 
 
 @dataclass(frozen=True)

@@ -349,10 +349,11 @@ class Run:
             check(played.read(self._folder, RANKS), set(range(RANKS)), self._seed, OPERATIONS, 50)
             return
         said = [line for line in err.splitlines() if line and not line.startswith("[")]
-        self.what += f": {said[:3]}"
+        errors = [line for line in said if line.startswith("error: ")]
+        self.what += f": {errors}"
         if took == MOMENTARY_S:
             self.wrong.append("it did not go on")
-        if not said or any("Traceback" in line for line in said) or switch not in " ".join(said):
+        if len(errors) != 1 or f"switch {switch}" not in errors[0] or any("Traceback" in line for line in said):
             self.wrong.append(f"no clear error: {said}")
 
     def _await(self, process: subprocess.Popen, moment: str, switch: str) -> int | None:

@@ -472,7 +472,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
         counters=counters,
         unseen_losses=_unseen_losses(cluster, answers, counters, links),
         uncounted_queues=cluster.experiment.target == "bmv2",
-        interrupted=bool(cluster.decisions or cluster.moved.closed),
+        interrupted=bool(cluster.decisions or cluster.lost_switches or cluster.moved.closed),
     )
     moved, given = cluster.moved, cluster.experiment
     digest = moved.digest.hexdigest()
@@ -585,6 +585,7 @@ def _real_run(
         kernel_drops=cluster.target.kernel_drops() + sum(answer.port.dropped for answer in answers.values()),
         workers={host: _shown(answer) for host, answer in answers.items()},
         changes=[to_plain(one) for one in cluster.resumed],
+        lost_switches=sorted(cluster.lost_switches),
     )
 
 
