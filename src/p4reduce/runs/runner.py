@@ -24,7 +24,7 @@ from p4reduce.runs.result import (
     steps_of,
 )
 from p4reduce.runs.summary import describe_topology, network_result
-from p4reduce.runs.virtual.cluster import Cluster, FlowCluster, RunCluster
+from p4reduce.runs.virtual.cluster import RunCluster, cluster_of
 from p4reduce.workers.training.loops import (
     ACCURACY,
     Trained,
@@ -144,9 +144,7 @@ def run_experiment(
     ``script`` replaces the model or tensor by the caller's own function, run once for each worker with its
     ``Communicator``. ``capture`` is a pcap file for the first worker's link. ``progress`` is told (label, done, total).
     """
-    if experiment.time == "flow" and capture is not None:
-        raise ExperimentError("pcap: the flow model has no packets to record; choose time: virtual")
-    with FlowCluster(experiment) if experiment.time == "flow" else Cluster(experiment, capture=capture) as cluster:
+    with cluster_of(experiment, capture=capture) as cluster:
         baseline = weights = None
         if script is not None:
             cluster.run_threads(script)

@@ -12,7 +12,9 @@ from p4reduce.runs.files import FLOW_COLUMNS, summarize
 from p4reduce.runs.perf import COLLECTIVES, Plan, measure_flow, measure_virtual
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.runner import run_experiment
-from p4reduce.runs.virtual.cluster import Cluster, FlowCluster
+from p4reduce.runs.virtual.cluster import Cluster, FlowCluster, cluster_of
+from p4reduce.runs.virtual.incidents import Incident
+from p4reduce.views.report.page import write_report
 
 SMALL = {"topology": "leaf-spine-8", "elements": 5_000, "time": "flow"}
 
@@ -127,6 +129,38 @@ def test_collectives_of_a_script_are_added_up():
         assert (got["block"] == every.sum(axis=0)[2 * rank : 2 * rank + 2]).all()
         assert got["pair"] is None or (got["pair"] == every[1] + every[3]).all()
         assert now == found[0][1] > 0
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_what_is_announced_saves_the_round_trips_that_it_saves_on_packets(followed):
+    sizes = (20_000, 300, 5_000)
+
+    def script(comm):
+        arrays = [np.ones(size, np.float32) for size in sizes]
+        calls = zip(arrays, (followed, followed, False), strict=True)
+        handles = [comm.all_reduce(array, start=comm.now, followed=told) for array, told in calls]
+        for handle in handles:
+            handle.wait()
+        return [handle.done_s for handle in handles]
+
+    times, spared = [], []
+    for time in ("virtual", "flow"):
+        with cluster_of(Experiment(topology="star:hosts=3", time=time)) as cluster:
+            times.append(cluster.run_threads(script))
+            spared.append(cluster.carrier.main.spared)
+    assert times[0] == times[1]
+    assert spared[0] == spared[1]
+    assert (spared[0] > 0) == followed
+
+
+def test_a_group_that_grows_is_refused():
+    with pytest.raises(ExperimentError, match="join"):
+        cluster_of(Experiment(**SMALL), incidents=[Incident(1, "join", "h8")])
+
+
+def test_a_report_says_that_nothing_was_counted(tmp_path):
+    path = write_report(tmp_path / "report.html", [run_experiment(Experiment(**SMALL))], title="flows")
+    assert "times are of a model" in path.read_text("utf-8")
 
 
 def test_a_parameter_server_is_served():

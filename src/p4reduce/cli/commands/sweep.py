@@ -60,6 +60,8 @@ def sweep(
     A row is written as soon as its run ends; a run that fails is a row with its error, and the sweep goes on. The
     exit code is then 1.
     """
+    from p4reduce.runs.result import MODEL_ERROR  # noqa: PLC0415  (slow to import)
+
     output = Output(as_json=as_json)
     axes: dict[str, list[Any]] = {"plan": texts(plans, "--plans")}
     for field, flag, text, parse in (
@@ -79,6 +81,8 @@ def sweep(
     columns = [*SHOWN, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
     columns = [name for name in columns if any(row[name] is not None and row[name] != "" for row in rows)]
     output.table([name.replace("_", " ") for name in columns], [[_cell(row[name]) for name in columns] for row in rows])
+    if experiments[0].time == "flow":
+        output.line(str(MODEL_ERROR))
     output.note(f"wrote {out / 'sweep.csv'}")
     failed = sum(1 for row in rows if row["error"])
     if failed:

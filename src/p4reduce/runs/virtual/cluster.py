@@ -319,6 +319,22 @@ class FlowCluster(RunCluster[FlowCarrier]):
         )
 
 
+def cluster_of(
+    experiment: Experiment, *, capture: Path | None = None, incidents: Iterable[Incident] = ()
+) -> Cluster | FlowCluster:
+    """The cluster of an experiment in virtual time or in the flow model.
+
+    Raises ``ExperimentError`` for what the model does not know, and what a cluster cannot be made of.
+    """
+    if experiment.time != "flow":
+        return Cluster(experiment, capture=capture, incidents=incidents)
+    if capture is not None:
+        raise ExperimentError("pcap: the flow model has no packets to record; choose time: virtual")
+    if tuple(incidents):
+        raise ExperimentError("join: the flow model knows no group that changes; choose time: virtual")
+    return FlowCluster(experiment)
+
+
 def build_topology(experiment: Experiment) -> Topology:
     """The experiment's topology with its rate and delay overrides."""
     topology = load(experiment.topology)
