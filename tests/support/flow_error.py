@@ -21,7 +21,8 @@ from rich.progress import track
 from p4reduce.base.errors import P4ReduceError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from tests.support.flow_settings import random_run
+from tests.support.flow_jobs import as_flows, on_packets
+from tests.support.flow_settings import random_jobs, random_run
 
 MEAN: Final = 0.02
 WORST: Final = 0.08
@@ -72,11 +73,33 @@ def run_point(seed: int, number: int, folder: Path) -> Point | None:
     )
 
 
+def jobs_point(seed: int, number: int) -> Point | None:
+    """Several jobs at once: the time that their sums were under way, of all jobs and rounds together."""
+    setting = random_jobs(Random(f"{seed}:{number}"))
+    classes = len({job.priority for job in setting.jobs}) > 1
+    kind = "several jobs, in classes" if classes else "several jobs"
+    each = [
+        f"{job.plan} of {len(job.workers)}, {job.elements} elements, class {job.priority}, {job.rounds} rounds"
+        for job in setting.jobs
+    ]
+    text = f"number {number} on {setting.topology.name}, {setting.lanes} lanes: {'; '.join(each)}"
+    try:
+        packets = on_packets(setting)
+    except P4ReduceError:
+        return None
+    try:
+        flow = as_flows(setting)
+    except P4ReduceError as error:
+        return Point(kind, text, packets.total_ps, 0, True, str(error), packets.dropped)
+    return Point(kind, text, packets.total_ps, flow.total_ps, True, dropped=packets.dropped)
+
+
 def points(seed: int, count: int) -> Iterator[Point]:
-    """The first ``count`` settings of a seed."""
+    """The first ``count`` settings of a seed; every fourth has several jobs."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
-            point = run_point(seed, number, Path(folder))
+            several = number % 4 == 3
+            point = jobs_point(seed, number) if several else run_point(seed, number, Path(folder))
             if point is not None:
                 yield point
 

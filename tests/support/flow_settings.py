@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from p4reduce.topologies import Topology, load
 from p4reduce.topologies.files import save, with_capable
-from p4switch.base.values import PS_PER_NS
+from p4switch.base.values import PS_PER_NS, PS_PER_S
 
 RATES: Final = (1, 10, 25, 40, 100)
 """Gb/s"""
@@ -81,3 +81,63 @@ def random_run(random: Random, folder: Path, number: int) -> dict[str, Any]:
         "window": random.randint(1, 48) if random.random() < 0.25 else None,
         "seed": random.randrange(1000),
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSetting:
+    """One of several jobs: it computes, then adds up, round after round."""
+
+    plan: str
+    workers: tuple[str, ...]
+    elements: int
+    compute_ps: int
+    rounds: int
+    priority: int
+    start_ps: int
+
+
+@dataclasses.dataclass(frozen=True)
+class JobsSetting:
+    """Jobs that share the links of a network, in classes or all in one."""
+
+    topology: Topology
+    lanes: int
+    jobs: tuple[JobSetting, ...]
+
+
+def random_jobs(random: Random) -> JobsSetting:
+    """Two to four jobs on hosts of their own, or on shared ones."""
+    while True:
+        topology = random_topology(random)
+        hosts = [host.name for host in topology.workers]
+        if len(hosts) >= 4:
+            break
+    count = random.randint(2, min(4, len(hosts) // 2))
+    shared, classes = random.random() < 0.3, random.random() < 0.5
+    lanes = random.choice((64, 256))
+    random.shuffle(hosts)
+    slowest = min(link.rate_bps for link in topology.links)
+    size = round(10 ** random.uniform(3.5, 5.6))
+    jobs = []
+    for number in range(count):
+        if shared:
+            workers = random.sample(hosts, random.randint(2, min(6, len(hosts))))
+        else:
+            share = len(hosts) // count
+            own = hosts[number * share : (number + 1) * share]
+            workers = own[: random.randint(2, len(own))]
+        elements = max(1_000, round(size * random.uniform(0.3, 1.5)))
+        rounds = random.randint(2, 4)
+        takes_ps = elements * 32 * PS_PER_S // slowest
+        jobs.append(
+            JobSetting(
+                random.choice(("steiner", "steiner", "spt", "ring")),
+                tuple(workers),
+                elements,
+                round(takes_ps * random.choice((0, 0.3, 1, 2))),
+                rounds,
+                random.randint(0, 7) if classes else 3,
+                round(takes_ps * random.choice((0, random.random()))),
+            )
+        )
+    return JobsSetting(topology, lanes, tuple(jobs))

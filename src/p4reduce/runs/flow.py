@@ -138,11 +138,11 @@ class FlowCarrier(RunJobs):
         shares = [(job, where.stop - where.start) for job, where in parts]
         known = self._announced.pop(parts[0][0].plan.job, 0)
         try:
-            paces = self.network.alone(shares, Operation(carried), words=words, known=known)
+            start_ps = max(start_ps, self.now)
+            self.network.advance(start_ps)
+            self.network.advance(watch=[self.network.begin(shares, Operation(carried), words=words, known=known)])
         except PlanError as error:
             raise RefusedError(f"{operation}: {error}") from error
-        start_ps = max(start_ps, self.now)
-        self.network.now = start_ps + max(pace.total_ps for pace in paces)
         for job, elements in shares:
             job.note(carried, elements, words=words)
             job.spared += min(known, job.lead(carried, words=words), -(-elements // job.plan.lanes))

@@ -24,8 +24,10 @@ from p4reduce.network.jobs.specs import pace_of, ps_window
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import MAX_RING_WINDOW
 
-EVENTS: Final = 60_000
-"""of an opening: what a processor does in a quarter of a second"""
+EVENTS: Final = 150_000
+"""of an opening: what a processor does in half a second"""
+CLOSE: Final = 1e-6
+"""units: fewer are none"""
 SETTLED: Final = 1.02
 """times the busiest link's time for a chunk: chunks that are farther apart wait for their window"""
 
@@ -44,11 +46,19 @@ class Load:
     """how long each directed link is busy with a unit, ps"""
     lead_busy: float
     """the same of the busiest link with a frame without lanes that goes ahead, ps"""
+    step_ps: float = 0.0
+    """of a ring: how long a frame takes to the next host, the mean of all hosts, ps"""
 
     @property
     def busiest(self) -> float:
         """The largest of ``busy``."""
         return max(self.busy.values(), default=0.0)
+
+    @property
+    def segment(self) -> int:
+        """Of a ring whose frames come by only once a round, since they are few: how many of each host do; else 0."""
+        segment = self.frames.segment if isinstance(self.frames, StreamFrames) else 0
+        return segment if self.step_ps > segment * self.busiest else 0
 
     @property
     def lead(self) -> int:
@@ -145,7 +155,12 @@ def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires) -> L
     busy = {
         hop: data[hop] * wires.full[hop] + answers[hop] * wires.empty[hop] / ACK_EVERY for hop in {**data, **answers}
     }
-    return Load(plan, StreamFrames(frames, segment, window, pace_of(plan)), frames, window, busy, 0.0)
+    steps = [
+        sum(wires.full[hop] + wires.delay[hop] for hop in plan.path_hops(*edge))
+        for edge in (plan.edges if plan.ring else ())
+    ]
+    step_ps = sum(steps) / max(1, len(steps))
+    return Load(plan, StreamFrames(frames, segment, window, pace_of(plan)), frames, window, busy, 0.0, step_ps)
 
 
 def _copies(plan: Plan) -> tuple[Counter[Hop], Counter[Hop]]:
@@ -176,20 +191,52 @@ def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
         # Where a window does not fit in what was looked at, a queue that grows goes on growing as far as that.
         reach = min(load.window, load.units) / len(done)
         deepest = max(deepest, min(round(deepest * reach), _standing(load, wires)))
-    return [replace(_extended(load, done, least), deepest=deepest) for load, done in zip(loads, every, strict=True)]
+    units_ps = [_unit_ps(load, done, least) for load, done in zip(loads, every, strict=True)]
+    waits = [unit > SETTLED * least for unit in units_ps]
+    rests = [load.units - len(done) for load, done in zip(loads, every, strict=True)]
+    flow_ps = _flowing_ps(loads, rests, units_ps, waits)
+    return [
+        replace(_extended(*part), deepest=deepest) for part in zip(loads, every, units_ps, flow_ps, waits, strict=True)
+    ]
 
 
-def _extended(load: Load, done: Ints, least: float) -> Pace:
-    """From when the first units were done to when all are."""
+def _flowing_ps(
+    loads: Sequence[Load], rests: Sequence[int], units_ps: Sequence[float], waits: Sequence[bool]
+) -> list[float]:
+    """How long it takes until so many more units of each part have flowed.
+
+    Those that are left share what is free, but for what waits for a window.
+    """
+    left, found, now = list(map(float, rests)), [0.0] * len(loads), 0.0
+    while active := [place for place, units in enumerate(left) if units > 0]:
+        busy: Counter[Hop] = Counter()
+        for place in active:
+            busy.update(loads[place].busy)
+        least = max(busy.values())
+        unit = {place: units_ps[place] if waits[place] or len(active) == len(loads) else least for place in active}
+        step = min(left[place] * unit[place] for place in active)
+        now += step
+        for place in active:
+            left[place] -= step / unit[place]
+            if left[place] < CLOSE:
+                left[place], found[place] = 0.0, now
+    return found
+
+
+def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool) -> Pace:
+    """From when the first units were done to when all are, for which units flow for so long.
+
+    waits: whether a unit waits for its window.
+    """
     count, units, window = len(done), load.units, load.window
-    unit = _unit_ps(load, done, least)
     if count == units:
         total = int(done[-1])
     else:
-        # What waits for a window comes in runs of it.
-        rest = (units - count) % window if count > window and unit > SETTLED * least else 0
+        # What waits for a window, or for a round of a ring, comes in runs of it.
+        window = load.segment or window
+        rest = (units - count) % window if count > window and waits else 0
         more = int(done[count - 1 - window + rest] - done[count - 1 - window]) if rest else 0
-        total = int(done[-1]) + more + round((units - count - rest) * unit)
+        total = int(done[-1]) + more + round(flow_ps - rest * unit)
     unit = min(unit, total / units)
     return Pace(total, min(max(0, int(done[0]) - load.plan.rtt_ps), total - int(units * unit)), unit)
 
@@ -201,15 +248,14 @@ def _unit_ps(load: Load, done: Ints, least: float) -> float:
     window lets links idle now and then (Zhang, Shenker, Clark, SIGCOMM 1991): an opening shows that, a sum of bytes
     does not.
     """
+    if load.segment:
+        # A frame goes round the ring once while each host sends a segment as often as there are hosts.
+        return max(least, load.step_ps / load.segment, load.plan.rtt_ps / load.window)
     windows = len(done) // 2 // load.window
     if windows:
         ends = done[len(done) - 1 - windows * load.window :: load.window]
         return max(least, float(np.median(np.diff(ends))) / load.window)
-    window_ps = load.plan.rtt_ps / load.window
-    if isinstance(load.frames, StreamFrames) and load.frames.segment:
-        # A frame goes round the ring once while each host sends a segment as often as there are hosts.
-        return max(least, load.plan.rtt_ps / 2 / load.frames.segment, window_ps)
-    return max(least, window_ps)
+    return max(least, load.plan.rtt_ps / load.window)
 
 
 def _pace_of_large(load: Load, wires: Wires, least: float) -> Pace:

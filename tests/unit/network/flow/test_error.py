@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 
-from tests.support.flow_error import MEAN, WORST, points, run_point
+from tests.support.flow_error import MEAN, WORST, jobs_point, points, run_point
 from tests.support.flow_settings import random_run
 
 
@@ -16,6 +16,15 @@ def test_the_model_is_near_packets(tmp_path, monkeypatch):
     assert np.mean([abs(point.error) for point in compared]) <= MEAN
     assert max(abs(point.error) for point in compared) <= WORST
     assert all(point.same_bytes for point in compared)
+
+
+def test_jobs_that_share_links_take_as_long_as_on_packets():
+    """Settings of two to four jobs, in one class and in several."""
+    found = [jobs_point(5, number) for number in range(6)]
+    compared = [point for point in found if point is not None and not point.refused]
+    assert len(compared) >= 5
+    assert np.mean([abs(point.error) for point in compared]) <= MEAN
+    assert max(abs(point.error) for point in compared) <= WORST
 
 
 def test_settings_follow_from_the_seed(tmp_path):
