@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 PlanName = str
 Collective = Literal["all_reduce", "broadcast", "push", "pull", "push_pull", "all_to_all"]
 REAL_TIME_FIELDS = ("target", "time", "links", "unshaped", "budget_s")
-"""What has a meaning in real time only; a run in virtual time is described without them."""
+"""What says in which time a run is, and what has a meaning in real time only; a run in virtual time is described
+without them, and a run in the flow model without all but ``time``."""
 
 
 class FaultOptions(BaseModel):
@@ -108,8 +109,9 @@ class Experiment(BaseModel):
     p4_info: Path | None = None
     target: Literal["embedded", "bmv2"] = "embedded"
     """Who executes the P4 program: this package, or BMv2's simple_switch_grpc (real time only)."""
-    time: Literal["virtual", "real"] = "virtual"
-    """A discrete-event network, or processes with sockets; ``real`` where the target is bmv2 and nothing is said."""
+    time: Literal["virtual", "real", "flow"] = "virtual"
+    """A discrete-event network, or processes with sockets, or a model without packets (docs/flow.md); ``real`` where
+    the target is bmv2 and nothing is said."""
     links: Literal["veth", "udp"] = "veth"
     """Real time: veth pairs between network namespaces, or datagrams on the loopback interface (no root)."""
     unshaped: bool = False
@@ -156,9 +158,10 @@ class Experiment(BaseModel):
     @model_serializer(mode="wrap")
     def _described(self, describe: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = describe(self)
-        if self.time == "virtual":
+        if self.time != "real":
             for field in REAL_TIME_FIELDS:
-                found.pop(field, None)
+                if field != "time" or self.time == "virtual":
+                    found.pop(field, None)
         if self.on_failure == "abort":
             found.pop("on_failure")
         for field in ("deadline", "quorum"):
@@ -211,6 +214,27 @@ class Experiment(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _of_flows(self) -> Self:
+        if self.time != "flow":
+            return self
+        unknown = {
+            **{name: probability > 0 for name, probability in self.faults},
+            "deadline": self.deadline is not None,
+            "speculate": self.speculate,
+            "on_failure": self.on_failure != "abort",
+            "p4": self.p4 is not None,
+            "p4_json": self.p4_json is not None,
+            "target": self.target != "embedded",
+        }
+        refused = [name for name, given in unknown.items() if given]
+        if refused:
+            raise ValueError(
+                f"{', '.join(refused)}: the flow model has no packets and no switches, so it does not know what this "
+                "does; leave it away, or choose time: virtual"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _together(self) -> Self:
         if self.numbers == "fixed" and self.scale is None:
             raise ValueError("numbers: fixed needs scale (units of int32 per 1.0)")
@@ -234,13 +258,13 @@ class ExperimentError(BadInput, ValueError):
 # Where a figure comes from: enough to make it again, and nothing that changes from run to run.
 
 
-def provenance(program: "P4Program", seed: int) -> dict[str, str]:
-    """Commit, hash of the P4 JSON, versions and seed, as text."""
+def provenance(program: "P4Program | None", seed: int) -> dict[str, str]:
+    """Commit, hash of the P4 JSON (``-`` where no switch ran), versions and seed, as text."""
     found = {
         "p4reduce": p4reduce.__version__,
         "commit": _commit(Path(p4reduce.__file__).parent),
-        "p4_json": program.name,
-        "p4_json_sha256": program.sha256,
+        "p4_json": "-" if program is None else program.name,
+        "p4_json_sha256": "-" if program is None else program.sha256,
         "seed": str(seed),
         "python": platform.python_version(),
     }
@@ -387,7 +411,14 @@ FLAGS: Final = (
     Flag("p4_json", Path, PROGRAM, "Your own program (p4c's JSON) in place of the bundled one."),
     Flag("p4_info", Path, PROGRAM, "P4Info of your own program."),
     Flag("target", str, REAL_TIME, "Who executes the P4 program; bmv2 means real time.", None, "embedded|bmv2"),
-    Flag("time", str, REAL_TIME, "An exact simulation, or processes with sockets.", None, "virtual|real"),
+    Flag(
+        "time",
+        str,
+        REAL_TIME,
+        "An exact simulation, or processes with sockets, or a fast model without packets.",
+        None,
+        "virtual|real|flow",
+    ),
     Flag("links", str, REAL_TIME, "Pairs of interfaces, or datagrams on loopback (no root).", None, "veth|udp"),
     Flag("unshaped", bool, REAL_TIME, "Links as fast as the machine, not at the topology's rates."),
     Flag("budget_s", float, REAL_TIME, "Wall-clock seconds after which the run is ended."),

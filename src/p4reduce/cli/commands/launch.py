@@ -62,6 +62,7 @@ EXAMPLES: Final = (
     "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
     "p4reduce launch -n 4 scripts/train_ddp.py           # PyTorch: init_process_group('p4reduce'), docs/torch.md",
     "p4reduce launch -n 4 --live scripts/all_reduce.py  # a page shows the network as the script goes on",
+    "p4reduce launch -n 64 --time flow train.py          # sums by NumPy, in the time of a model without packets",
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
 )
@@ -97,7 +98,7 @@ def launch(
     from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Joining  # noqa: PLC0415
     from p4reduce.runs.launch import launch as start  # noqa: PLC0415
     from p4reduce.runs.runner import result_of_script  # noqa: PLC0415
-    from p4reduce.runs.virtual.cluster import Cluster  # noqa: PLC0415  (slow to import)
+    from p4reduce.runs.virtual.cluster import cluster_of  # noqa: PLC0415  (slow to import)
 
     output = Output(as_json=as_json)
     if command[0].endswith(".py") and not Path(command[0]).is_file():
@@ -113,11 +114,13 @@ def launch(
         with real_page(output, _title(command, experiment), live=live, hold=hold, browser=open_page) as seen:
             _launch_real(experiment, command, timeout, out, output, compute, max_restarts, seen, joins)
         return
+    if experiment.time == "flow" and live:
+        raise BadInput("--live: the flow model has no packets to show; choose --time virtual")
     emitter = _Emitter(to_stderr=as_json)
     joins = joining_hosts(experiment, join or [])
     with live_page(output, _title(command, experiment), live=live, hold=hold, browser=open_page) as page:
         for restart in range(max_restarts + 1):
-            with Cluster(experiment, capture=pcap, incidents=joins) as cluster:
+            with cluster_of(experiment, capture=pcap, incidents=joins) as cluster:
                 if cluster.server is None and server:
                     raise BadInput(
                         f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it"

@@ -68,7 +68,7 @@ def perf(
     measured on the same links in the same run, where PyTorch, and mpi4py with MPICH, are installed. K, M and G are
     1024, 1024^2 and 1024^3 bytes, as there.
     """
-    from p4reduce.runs.perf import COLLECTIVES, TYPES, Plan, byte_sizes, measure_virtual  # noqa: PLC0415  (slow)
+    from p4reduce.runs.perf import COLLECTIVES, TYPES, Plan, byte_sizes, measure_flow, measure_virtual  # noqa: PLC0415  (slow)
     from p4reduce.runs.real.run import measure_real  # noqa: PLC0415
 
     output = Output(as_json=as_json)
@@ -97,7 +97,8 @@ def perf(
             if experiment.time == "real":
                 mine = measure_real(experiment, plan, bar, others=number == 0)
             else:
-                mine = measure_virtual(experiment, plan, bar)
+                measure = measure_flow if experiment.time == "flow" else measure_virtual
+                mine = measure(experiment, plan, bar)
         rows += mine
         for engine in dict.fromkeys(row.engine for row in mine):
             rate = experiment.rate or "as the topology says"
@@ -116,7 +117,7 @@ def perf(
         from p4reduce.runs.files import write_perf  # noqa: PLC0415  (draws)
 
         output.note("wrote " + ", ".join(str(path) for path in write_perf(out, rows, collective, experiments[0])))
-    wrong = sum(one.wrong for row in rows for one in (row.out_of_place, row.in_place) if one is not None)
+    wrong = sum(one.wrong or 0 for row in rows for one in (row.out_of_place, row.in_place) if one is not None)
     if wrong:
         raise Failed(f"{wrong} elements are wrong; see the columns #wrong")
 
@@ -148,7 +149,14 @@ def _line(row: "Row") -> str:
 def _cells(found: "Figures | None") -> str:
     if found is None:
         return f"{'N/A':>7s}  {'N/A':>6s}  {'N/A':>6s}  {'N/A':>5s}"
-    return f"{_time(found.time_us):>7s}  {_bandwidth(found.algbw)}  {_bandwidth(found.busbw)}  {found.wrong:5d}"
+    return (
+        f"{_time(found.time_us):>7s}  {_bandwidth(found.algbw)}  {_bandwidth(found.busbw)}  {_count(found.wrong):>5s}"
+    )
+
+
+def _count(wrong: int | None) -> str:
+    """As nccl-tests, where values are not checked."""
+    return "N/A" if wrong is None else str(wrong)
 
 
 def _bandwidth(value: float) -> str:
@@ -168,11 +176,14 @@ def _time(microseconds: float) -> str:
 
 
 def _foot(rows: "Sequence[Row]") -> list[str]:
+    from p4reduce.runs.result import MODEL_ERROR  # noqa: PLC0415  (slow)
+
     every = [one for row in rows for one in (row.out_of_place, row.in_place) if one is not None]
-    wrong = sum(one.wrong for one in every)
+    checked = [one.wrong for one in every if one.wrong is not None]
+    wrong = sum(checked)
     mean = sum(one.busbw for one in every) / len(every)
     return [
-        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
+        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}" if checked else f"# {MODEL_ERROR}",
         f"# Avg bus bandwidth    : {mean:g}",
         "#",
         "",

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
 from p4reduce.base.records import to_file
@@ -25,6 +26,7 @@ EXAMPLES: Final = (
     "p4reduce run -t star8 --target bmv2 --loss 0.01    # real switches, real sockets (root, BMv2)",
     "p4reduce run -t star8 --time real --links udp      # real sockets without root",
     "p4reduce run --live --hold                         # watch it in a browser: docs/live.md",
+    "p4reduce run -t fat-tree:k=16 --rate 100G -e 250M --time flow  # 1,024 workers x 1 GB, by a model without packets",
     "p4reduce run --json | jq .network.ratio_to_bound",
 )
 
@@ -48,6 +50,8 @@ def run(
     """
     output = Output(as_json=as_json)
     experiment = settings.experiment()
+    if experiment.time == "flow" and (live or pcap is not None):
+        raise BadInput(f"{'--live' if live else '--pcap'}: the flow model has no packets; choose --time virtual")
     claim(out=out, pcap=pcap)
     title = f"{experiment.model}, {experiment.plan} on {experiment.topology}"
     serve = real_page if experiment.time == "real" else live_page

@@ -8,15 +8,16 @@ from typing import IO, Annotated, Any, Final
 
 import typer
 
-from p4reduce.base.errors import Failed
+from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import exit_code, guarded
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.cli.commands.compare import DEFAULT_PLANS, Plans
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.runs.experiment import Experiment, Settings, experiment_options
-from p4reduce.runs.files import COLUMNS, claim, faults_of, summarize
+from p4reduce.runs.files import COLUMNS, FLOW_COLUMNS, claim, faults_of, summarize
 
+ONLY_REAL: Final = ("target", "links", "unshaped", "budget_s")
 PANEL: Final = "Lists to combine"
 Elements = Annotated[
     str | None, typer.Option("--elements", "-e", help="Sizes: '64k,1M'.", rich_help_panel=PANEL, show_default="262144")
@@ -36,7 +37,10 @@ EXAMPLES: Final = (
 )
 
 
-@experiment_options(omit=("plan", "elements", "seed", "lanes", "rate", "faults.loss", "workers"))
+@experiment_options(
+    omit=("plan", "elements", "seed", "lanes", "rate", "faults.loss", "workers", *ONLY_REAL),
+    real_time=True,
+)
 @guarded
 def sweep(
     *,
@@ -56,6 +60,8 @@ def sweep(
     A row is written as soon as its run ends; a run that fails is a row with its error, and the sweep goes on. The
     exit code is then 1.
     """
+    from p4reduce.runs.result import MODEL_ERROR  # noqa: PLC0415  (slow to import)
+
     output = Output(as_json=as_json)
     axes: dict[str, list[Any]] = {"plan": texts(plans, "--plans")}
     for field, flag, text, parse in (
@@ -75,6 +81,8 @@ def sweep(
     columns = [*SHOWN, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
     columns = [name for name in columns if any(row[name] is not None and row[name] != "" for row in rows)]
     output.table([name.replace("_", " ") for name in columns], [[_cell(row[name]) for name in columns] for row in rows])
+    if experiments[0].time == "flow":
+        output.line(str(MODEL_ERROR))
     output.note(f"wrote {out / 'sweep.csv'}")
     failed = sum(1 for row in rows if row["error"])
     if failed:
@@ -83,7 +91,10 @@ def sweep(
 
 def _combinations(settings: Settings, axes: dict[str, list[Any]]) -> Iterator[Experiment]:
     for values in itertools.product(*axes.values()):
-        yield settings.experiment(**dict(zip(axes, values, strict=True)))
+        experiment = settings.experiment(**dict(zip(axes, values, strict=True)))
+        if experiment.time == "real":
+            raise BadInput("--time: a sweep knows virtual and flow; 'p4reduce compare' knows real, too")
+        yield experiment
 
 
 def _run(experiments: list[Experiment], output: Output, out: Path) -> list[dict[str, Any]]:
@@ -108,12 +119,14 @@ def _row(experiment: Experiment) -> dict[str, Any]:
     except Exception as error:
         if exit_code(error) is None:
             raise
-        return {**dict.fromkeys(COLUMNS), **asked, "topology": experiment.topology, "error": str(error)}
+        more = {FLOW_COLUMNS[0]: "flow", **dict.fromkeys(FLOW_COLUMNS[1:])} if experiment.time == "flow" else {}
+        return {**dict.fromkeys(COLUMNS), **more, **asked, "topology": experiment.topology, "error": str(error)}
     return {**summarize(result), "error": "; ".join(faults_of(result))}
 
 
 def _append(file: IO[str], row: dict[str, Any], *, first: bool) -> None:
-    writer = csv.DictWriter(file, [*COLUMNS, "error"], lineterminator="\r\n")
+    of_model = FLOW_COLUMNS if FLOW_COLUMNS[0] in row else ()
+    writer = csv.DictWriter(file, [*COLUMNS, *of_model, "error"], lineterminator="\r\n")
     if first:
         writer.writeheader()
     writer.writerow(row)

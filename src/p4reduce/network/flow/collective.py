@@ -1,0 +1,292 @@
+"""How long a collective takes that is alone in the network, and what it puts on each link for every chunk.
+
+Everything follows from what is documented: frames of a plan and operation (`control_plane/counters.exchange`), their
+time on a link (docs/architecture.md, "Time and bytes"), windows, slots, pace, lead and acknowledgements
+(docs/protocol.md). Nothing is fitted. A collective's first chunks are looked at frame by frame (`frames.opening`); from
+there on chunks are as far apart as the busiest link needs for the frames that it carries of each, or as the window lets
+them be where that is more.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import Operation, exchange
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.problem import ACK_EVERY
+from p4reduce.control_plane.plans.routes import chunks, frame_bytes
+from p4reduce.network.flow.frames import Ints, StreamFrames, TreeFrames, Wires, opening
+from p4reduce.network.jobs.specs import pace_of, ps_window
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.specs import MAX_RING_WINDOW
+
+EVENTS: Final = 150_000
+"""of an opening: what a processor does in half a second"""
+CLOSE: Final = 1e-6
+"""units: fewer are none"""
+SETTLED: Final = 1.02
+"""times the busiest link's time for a chunk: chunks that are farther apart wait for their window"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one part of a collective sends."""
+
+    plan: Plan
+    frames: TreeFrames | StreamFrames
+    units: int
+    """chunks; of a ring or all-to-all the frames of a stream"""
+    window: int
+    """units that may be on their way"""
+    busy: Mapping[Hop, float]
+    """how long each directed link is busy with a unit, ps"""
+    lead_busy: float
+    """the same of the busiest link with a frame without lanes that goes ahead, ps"""
+    step_ps: float = 0.0
+    """of a ring: how long a frame takes to the next host, the mean of all hosts, ps"""
+
+    @property
+    def busiest(self) -> float:
+        """The largest of ``busy``."""
+        return max(self.busy.values(), default=0.0)
+
+    @property
+    def segment(self) -> int:
+        """Of a ring whose frames come by only once a round, since they are few: how many of each host do; else 0."""
+        segment = self.frames.segment if isinstance(self.frames, StreamFrames) else 0
+        return segment if self.step_ps > segment * self.busiest else 0
+
+    @property
+    def lead(self) -> int:
+        """Frames without lanes that go ahead."""
+        return self.frames.lead if isinstance(self.frames, TreeFrames) else 0
+
+    @property
+    def _events(self) -> int:
+        """Of one unit in an opening."""
+        crossed = sum(len(self.plan.paths[edge]) - 1 for edge in self.plan.edges)
+        return 2 * crossed + 3 * len(self.plan.workers)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The time of a collective that is alone."""
+
+    total_ps: int
+    """from the last participant's call to the last one's result"""
+    head_ps: int
+    """of that before its chunks flow"""
+    unit_ps: float
+    """from unit to unit, once they flow"""
+    deepest: int = 0
+    """most frames that wait before a link at once"""
+
+
+def load_of(
+    plan: Plan, operation: Operation, elements: int, wires: Wires, *, lead: int, known: int = 0, queue_frames: int
+) -> Load:
+    """What a collective sends with a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one job.
+    operation : Operation
+        As it is carried.
+    elements : int
+        Numbers of each worker.
+    wires : Wires
+        Of the plan's topology and full frames.
+    lead : int
+        Chunks whose exponents are agreed on ahead: ``plan.lead`` with block floating point, 0 without.
+    known : int
+        Of these, chunks of which the operation before has agreed on the exponent.
+    queue_frames : int
+        Of a switch's queue; a share of it is the least window of a parameter server's worker.
+
+    Raises
+    ------
+    PlanError
+        When the plan cannot do the operation.
+    """
+    if plan.mesh != (operation is Operation.ALL_TO_ALL):
+        raise PlanError(f"plan {plan.name!r} of job {plan.job} cannot do {operation}")
+    if plan.mesh or plan.ring:
+        return _streams(plan, operation, elements, wires)
+    sent = exchange(plan, operation, elements, lead)
+    ahead = sent.up_empty if sent.up_full else 0
+    window = plan.window if plan.in_network else ps_window(plan, queue_frames, restrained=True)
+    up, down = _copies(plan)
+    up_ps, down_ps = (wires.full if full else wires.empty for full in (sent.up_full, sent.down_full))
+    return Load(
+        plan,
+        TreeFrames(
+            bool(sent.up_full),
+            bool(sent.down_full),
+            1 if operation is Operation.BARRIER else chunks(elements, plan.lanes),
+            lead=max(0, ahead - known),
+            distance=ahead,
+            most=plan.slots // 2 if plan.in_network else window,
+            room=window,
+            pace_ps=pace_of(plan),
+            merged=plan.in_network or operation is not Operation.PULL,
+        ),
+        1 if operation is Operation.BARRIER else chunks(elements, plan.lanes),
+        window,
+        {hop: up[hop] * up_ps[hop] + down[hop] * down_ps[hop] for hop in {**up, **down}},
+        max(((up[hop] + down[hop]) * wires.empty[hop] for hop in {**up, **down}), default=0),
+    )
+
+
+def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires) -> Load:
+    size = len(plan.workers)
+    if operation not in (Operation.ALL_REDUCE, Operation.BARRIER, Operation.ALL_TO_ALL):
+        raise PlanError(f"a ring does all_reduce, not {operation}; use plan 'ps' or a tree with a server")
+    if plan.mesh and elements % size:
+        raise PlanError(f"elements: {elements} are no equal blocks for {size} workers")
+    segment = 0 if plan.mesh else -(-chunks(1 if operation is Operation.BARRIER else elements, plan.lanes) // size)
+    frames = chunks(elements // size, plan.lanes) if plan.mesh else 2 * (size - 1) * segment
+    window = min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW)
+    data, answers = _copies(plan)
+    busy = {
+        hop: data[hop] * wires.full[hop] + answers[hop] * wires.empty[hop] / ACK_EVERY for hop in {**data, **answers}
+    }
+    steps = [
+        sum(wires.full[hop] + wires.delay[hop] for hop in plan.path_hops(*edge))
+        for edge in (plan.edges if plan.ring else ())
+    ]
+    step_ps = sum(steps) / max(1, len(steps))
+    return Load(plan, StreamFrames(frames, segment, window, pace_of(plan)), frames, window, busy, 0.0, step_ps)
+
+
+def _copies(plan: Plan) -> tuple[Counter[Hop], Counter[Hop]]:
+    """Frames of a unit on each directed link: in the direction of contributions, and back."""
+    there: Counter[Hop] = Counter()
+    back: Counter[Hop] = Counter()
+    for a, b in plan.edges:
+        there.update(plan.path_hops(a, b))
+        back.update(plan.path_hops(b, a))
+    return there, back
+
+
+def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
+    """The time of each part of a collective whose parts begin at once, in a network without anything else."""
+    if not loads or not loads[0].busy:  # one worker by itself
+        return [Pace(0, 0, 0.0) for _ in loads]
+    busy: Counter[Hop] = Counter()
+    for load in loads:
+        busy.update(load.busy)
+    least = max(busy.values())
+    budget = EVENTS // sum(load._events for load in loads)
+    counts = [max(1, min(load.units, budget - load.lead)) for load in loads]
+    if any(load.lead > budget for load in loads):
+        return [_pace_of_large(load, wires, least) for load in loads]
+    parts = [(load.plan, load.frames, count) for load, count in zip(loads, counts, strict=True)]
+    every, deepest = opening(parts, wires, 8 * EVENTS)
+    for load, done in zip(loads, every, strict=True):
+        # Where a window does not fit in what was looked at, a queue that grows goes on growing as far as that.
+        reach = min(load.window, load.units) / len(done)
+        deepest = max(deepest, min(round(deepest * reach), _standing(load, wires)))
+    units_ps = [_unit_ps(load, done, least) for load, done in zip(loads, every, strict=True)]
+    waits = [unit > SETTLED * least for unit in units_ps]
+    rests = [load.units - len(done) for load, done in zip(loads, every, strict=True)]
+    flow_ps = _flowing_ps(loads, rests, units_ps, waits)
+    return [
+        replace(_extended(*part), deepest=deepest) for part in zip(loads, every, units_ps, flow_ps, waits, strict=True)
+    ]
+
+
+def _flowing_ps(
+    loads: Sequence[Load], rests: Sequence[int], units_ps: Sequence[float], waits: Sequence[bool]
+) -> list[float]:
+    """How long it takes until so many more units of each part have flowed.
+
+    Those that are left share what is free, but for what waits for a window.
+    """
+    left, found, now = list(map(float, rests)), [0.0] * len(loads), 0.0
+    while active := [place for place, units in enumerate(left) if units > 0]:
+        busy: Counter[Hop] = Counter()
+        for place in active:
+            busy.update(loads[place].busy)
+        least = max(busy.values())
+        unit = {place: units_ps[place] if waits[place] or len(active) == len(loads) else least for place in active}
+        step = min(left[place] * unit[place] for place in active)
+        now += step
+        for place in active:
+            left[place] -= step / unit[place]
+            if left[place] < CLOSE:
+                left[place], found[place] = 0.0, now
+    return found
+
+
+def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool) -> Pace:
+    """From when the first units were done to when all are, for which units flow for so long.
+
+    waits: whether a unit waits for its window.
+    """
+    count, units, window = len(done), load.units, load.window
+    if count == units:
+        total = int(done[-1])
+    else:
+        # What waits for a window, or for a round of a ring, comes in runs of it.
+        window = load.segment or window
+        rest = (units - count) % window if count > window and waits else 0
+        more = int(done[count - 1 - window + rest] - done[count - 1 - window]) if rest else 0
+        total = int(done[-1]) + more + round(flow_ps - rest * unit)
+    unit = min(unit, total / units)
+    return Pace(total, min(max(0, int(done[0]) - load.plan.rtt_ps), total - int(units * unit)), unit)
+
+
+def _unit_ps(load: Load, done: Ints, least: float) -> float:
+    """How far units are apart: as in most windows of the second half of the opening, or as links let them.
+
+    Where frames of both directions share a link, acknowledgements wait behind data and come at once, so that a fixed
+    window lets links idle now and then (Zhang, Shenker, Clark, SIGCOMM 1991): an opening shows that, a sum of bytes
+    does not.
+    """
+    if load.segment:
+        # A frame goes round the ring once while each host sends a segment as often as there are hosts.
+        return max(least, load.step_ps / load.segment, load.plan.rtt_ps / load.window)
+    windows = len(done) // 2 // load.window
+    if windows:
+        ends = done[len(done) - 1 - windows * load.window :: load.window]
+        return max(least, float(np.median(np.diff(ends))) / load.window)
+    return max(least, load.plan.rtt_ps / load.window)
+
+
+def _pace_of_large(load: Load, wires: Wires, least: float) -> Pace:
+    """Where even the frames that go ahead are too many to look at: one round trip of them, and one of a chunk."""
+    if not isinstance(load.frames, TreeFrames):
+        raise AssertionError("streams have nothing that goes ahead")
+    alone = replace(load.frames, lead=0, distance=0, chunks=1)
+    bare = replace(alone, up_full=False, down_full=False)
+    (full,), (empty,) = (opening([(load.plan, sent, 1)], wires, 8 * EVENTS)[0][0] for sent in (alone, bare))
+    unit = max(least, int(full) / load.window)
+    head = max(int(empty), round(load.lead * load.lead_busy))
+    return Pace(head + round((load.units - 1) * unit) + int(full), head, unit, _standing(load, wires))
+
+
+def _standing(load: Load, wires: Wires) -> int:
+    """The most frames that a window can leave before a link that is slower than the workers that send it."""
+    plan = load.plan
+    there, back = _copies(plan)
+    first = [plan.path_hops(a, b)[0] for a, b in plan.edges if a in plan.workers]
+    deepest = 0.0
+    for units, times in ((min(load.window, load.units), load.busy), (load.lead, None)):
+        lengths = wires.full if times is not None else wires.empty
+        apart = max(load.frames.pace_ps if times is not None else 0, min(lengths[hop] for hop in first))
+        for hop in {**there, **back}:
+            copies = there[hop] + back[hop]
+            busy = times[hop] if times is not None else copies * wires.empty[hop]
+            if busy > apart:
+                deepest = max(deepest, copies * units * (1 - apart / busy))
+    return int(deepest)
+
+
+def wires_of(plan: Plan) -> Wires:
+    """The links of a plan's topology, for its frames."""
+    return Wires.of(plan.topology, frame_bytes(plan.lanes))

@@ -1,0 +1,391 @@
+"""The first frames of collectives that are alone in the network, one by one: when each chunk is done.
+
+A collective begins with a transient: exponents are agreed on, windows open, bursts queue before shared links. Its
+first chunks show that transient, and the rate that follows it. They are found by a list of events: a frame takes a
+link when the frames before it have left, and a sender sends what its window, its pace and its exponents let it
+(docs/protocol.md). There are no lanes, headers, tables or faults, so no switch and no endpoint is needed.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.problem import ACK_EVERY
+from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+
+Ints = npt.NDArray[np.int64]
+NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True)
+class Wires:
+    """How long frames of two lengths occupy each directed link, and its delay, in picoseconds."""
+
+    full: Mapping[Hop, int]
+    empty: Mapping[Hop, int]
+    delay: Mapping[Hop, int]
+
+    @classmethod
+    def of(cls, topology: Topology, length: int) -> "Wires":
+        """Of a topology; ``length``: bytes of a full frame."""
+        full: dict[Hop, int] = {}
+        empty: dict[Hop, int] = {}
+        delay: dict[Hop, int] = {}
+        for link in topology.links:
+            times = frame_time_ps(length, link.rate_bps), frame_time_ps(HEADER_BYTES, link.rate_bps)
+            for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                full[hop], empty[hop] = times
+                delay[hop] = link.delay_ps
+        return cls(full, empty, delay)
+
+
+Way = Sequence[tuple[int, int, int, int]]
+"""the links of a path: number, time of a full frame, time of one without lanes, delay"""
+
+
+Arrived = Callable[..., None]
+"""told that a frame has come, with the numbers that it was sent with"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What a sender puts on the link of its host."""
+
+    way: Way
+    full: bool
+    arrived: Arrived
+    numbers: tuple[int, ...]
+
+
+class _Sender(Protocol):
+    def next(self, now: int) -> "_Frame | int":
+        """The frame that may leave now, or when to ask again; ``NEVER``: when something has come."""
+
+
+@dataclass
+class _Host:
+    """The senders of a host share its link, frame by frame, in turn."""
+
+    senders: list[_Sender] = field(default_factory=list)
+    turn: int = 0
+    asked_at: int = NEVER
+    free: int = 0
+
+
+class _Network:
+    """Links and hosts, when each is free, and the events to come."""
+
+    def __init__(self, wires: Wires) -> None:
+        self._wires = wires
+        self._number: dict[Hop, int] = {}
+        self._free: list[int] = []
+        self._queues: list[deque[int]] = []
+        self.deepest = 0
+        """most frames that waited before a link at once"""
+        self._events: list[tuple[int, int, Callable[..., object], tuple[int, ...]]] = []
+        self._order = 0
+        self.hosts: dict[str, _Host] = {}
+        self.now = 0
+
+    def way(self, hops: Sequence[Hop]) -> Way:
+        """The links of a path."""
+        found = []
+        for hop in hops:
+            number = self._number.setdefault(hop, len(self._free))
+            if number == len(self._free):
+                self._free.append(0)
+                self._queues.append(deque())
+            found.append((number, self._wires.full[hop], self._wires.empty[hop], self._wires.delay[hop]))
+        return found
+
+    def at(self, when: int, call: Callable[..., object], *numbers: int) -> None:
+        """Call something later; what is due at one time, in the order in which it was asked for."""
+        self._order += 1
+        heapq.heappush(self._events, (when, self._order, call, numbers))
+
+    def put(self, way: Way, full: bool, arrived: Arrived, *numbers: int) -> int:
+        """Put a frame on the first link of a path; when that link is free again."""
+        number, long, short, delay = way[0]
+        begins = max(self.now, self._free[number])
+        leaves = self._free[number] = begins + (long if full else short)
+        queue = self._queues[number]
+        while queue and queue[0] <= self.now:
+            queue.popleft()
+        if begins > self.now:
+            queue.append(begins)
+            self.deepest = max(self.deepest, len(queue))
+        if len(way) == 1:
+            self.at(leaves + delay, arrived, *numbers)
+        else:
+            self.at(leaves + delay, partial(self.put, way[1:], full, arrived), *numbers)
+        return leaves
+
+    def add(self, host: str, sender: _Sender) -> _Host:
+        """Give a host one more sender, which begins now."""
+        found = self.hosts.setdefault(host, _Host())
+        found.senders.append(sender)
+        self.ask(found, self.now)
+        return found
+
+    def ask(self, host: _Host, when: int) -> None:
+        """Ask a host's senders for a frame."""
+        when = max(when, host.free)
+        if when < host.asked_at:
+            host.asked_at = when
+            self.at(when, lambda: self._ask(host, when))
+
+    def _ask(self, host: _Host, when: int) -> None:
+        if host.asked_at != when:
+            return
+        host.asked_at = NEVER
+        count, again = len(host.senders), NEVER
+        for step in range(count):
+            place = (host.turn + step) % count
+            frame = host.senders[place].next(self.now)
+            if isinstance(frame, _Frame):
+                host.turn = (place + 1) % count
+                host.free = self.put(frame.way, frame.full, frame.arrived, *frame.numbers)
+                self.ask(host, host.free)
+                return
+            again = min(again, frame)
+        if again < NEVER:
+            self.ask(host, again)
+
+    def run(self, until: Callable[[], bool], most: int) -> None:
+        """Let time pass until something holds, or so many events have been."""
+        events = self._events
+        for _ in range(most):
+            if not events or until():
+                return
+            self.now, _, call, numbers = heapq.heappop(events)
+            call(*numbers)
+
+
+@dataclass(frozen=True)
+class TreeFrames:
+    """What a collective of a tree or star sends between children and parents for each chunk."""
+
+    up_full: bool
+    down_full: bool
+    chunks: int
+    lead: int
+    """frames without lanes that go ahead of all chunks"""
+    distance: int
+    """frames by which the exponent of a chunk goes ahead of it; 0: there are no exponents"""
+    most: int
+    """a chunk waits for the answer so many before it ..."""
+    room: int
+    """... and so many may be on their way"""
+    pace_ps: int
+    merged: bool
+    """whether an answer waits for all children; a server of hosts answers a PULL at once"""
+
+
+@dataclass
+class _TreeWorker:
+    """The end of a worker: frames go up in order, and are answered in order."""
+
+    number: int
+    tree: "_Tree"
+    sent: int = 0
+    answered: int = 0
+    pace_at: int = -NEVER
+
+    def next(self, now: int) -> "_Frame | int":
+        frames, seq, answered = self.tree.frames, self.sent, self.answered
+        if seq >= self.tree.last or seq - frames.most >= answered:
+            return NEVER
+        bare = seq < frames.lead
+        if not bare:
+            if frames.distance and seq - frames.distance >= answered:
+                return NEVER
+            if seq > answered and seq - max(answered, frames.lead) >= frames.room:
+                return NEVER
+            if now < self.pace_at:
+                return self.pace_at
+            if frames.pace_ps:
+                self.pace_at = max(self.pace_at, now - frames.pace_ps) + frames.pace_ps
+        self.sent = seq + 1
+        way, parent = self.tree.up[self.number]
+        return _Frame(way, frames.up_full and not bare, self.tree.came_up, (parent, self.number, seq))
+
+
+class _Tree:
+    """A tree or star: workers have the first numbers, then switches and the server."""
+
+    def __init__(self, network: _Network, plan: Plan, frames: TreeFrames, count: int) -> None:
+        self.frames, self._network = frames, network
+        names = dict.fromkeys([*plan.workers, *(name for edge in plan.edges for name in edge)])
+        index = {name: number for number, name in enumerate(names)}
+        self.last = frames.lead + count
+        self.up: dict[int, tuple[Way, int]] = {}
+        self._down: dict[int, list[tuple[Way, int]]] = {}
+        for child, parent in plan.edges:
+            self.up[index[child]] = network.way(plan.path_hops(child, parent)), index[parent]
+            below = self._down.setdefault(index[parent], [])
+            below.append((network.way(plan.path_hops(parent, child)), index[child]))
+        self._back = {(node, child): way for node, below in self._down.items() for way, child in below}
+        self._missing = {node: [len(below)] * self.last for node, below in self._down.items()}
+        self._done = np.zeros(self.last, np.int64)
+        self.left = len(plan.workers) * self.last
+        self._workers = [_TreeWorker(number, self) for number in range(len(plan.workers))]
+        self._hosts = [network.add(name, end) for name, end in zip(plan.workers, self._workers, strict=True)]
+
+    def done(self) -> Ints:
+        """When each chunk was done at the last worker; of those that were all done."""
+        return self._done[self.frames.lead : min(worker.answered for worker in self._workers)]
+
+    def came_up(self, node: int, child: int, seq: int) -> None:
+        """A frame of a child is at its parent."""
+        frames, network = self.frames, self._network
+        if not frames.merged:
+            network.put(self._back[node, child], frames.down_full, self._came_down, child, seq)
+            return
+        missing = self._missing[node]
+        missing[seq] -= 1
+        if missing[seq]:
+            return
+        if node in self.up:
+            way, parent = self.up[node]
+            network.put(way, frames.up_full and seq >= frames.lead, self.came_up, parent, node, seq)
+        else:
+            self._send_down(node, seq)
+
+    def _send_down(self, node: int, seq: int) -> None:
+        full = self.frames.down_full and seq >= self.frames.lead
+        for way, child in self._down[node]:
+            self._network.put(way, full, self._came_down, child, seq)
+
+    def _came_down(self, node: int, seq: int) -> None:
+        if node >= len(self._workers):
+            self._send_down(node, seq)
+            return
+        self._workers[node].answered = seq + 1
+        self._done[seq] = self._network.now
+        self.left -= 1
+        self._network.ask(self._hosts[node], self._network.now)
+
+
+@dataclass(frozen=True)
+class StreamFrames:
+    """What hosts send each other: in a ring each to the next, in an all-to-all each to every other one."""
+
+    size: int
+    """frames of a stream"""
+    segment: int
+    """of a ring: a frame waits for the one so many before it from the host before; 0: it waits for none"""
+    window: int
+    """frames that are not acknowledged yet"""
+    pace_ps: int
+
+
+@dataclass
+class _StreamHost:
+    """The end of a host: answers go first, then frames of its streams in turn."""
+
+    number: int
+    streams: "_Streams"
+    sent: list[int]
+    acknowledged: list[int]
+    owes: deque[tuple[int, int, int]] = field(default_factory=deque)
+    """acknowledgements: sender, stream, frames"""
+    pace_at: int = -NEVER
+    turn: int = 0
+
+    def next(self, now: int) -> "_Frame | int":
+        streams, frames = self.streams, self.streams.frames
+        if self.owes:
+            sender, stream, count = self.owes.popleft()
+            return _Frame(streams.backs[sender][stream], False, streams.acknowledged, (sender, stream, count))
+        for step in range(len(self.sent)):
+            stream = (self.turn + step) % len(self.sent)
+            frame = self.sent[stream]
+            if frame >= streams.last or frame - self.acknowledged[stream] >= frames.window:
+                continue
+            if frame >= frames.segment > 0 and streams.come[self.number - 1][0] <= frame - frames.segment:
+                continue
+            if now < self.pace_at:
+                return self.pace_at
+            if frames.pace_ps:
+                self.pace_at = max(self.pace_at, now - frames.pace_ps) + frames.pace_ps
+            self.turn = (stream + 1) % len(self.sent)
+            self.sent[stream] = frame + 1
+            return _Frame(streams.ways[self.number][stream], True, streams.came, (self.number, stream, frame))
+        return NEVER
+
+
+class _Streams:
+    """A ring or an all-to-all."""
+
+    def __init__(self, network: _Network, plan: Plan, frames: StreamFrames, count: int) -> None:
+        self.frames, self.last, self._network = frames, count, network
+        order = plan.ring or plan.workers
+        size = len(order)
+        self._steps = (1,) if plan.ring else tuple(range(1, size))
+        pairs = [[(order[a], order[(a + step) % size]) for step in self._steps] for a in range(size)]
+        self.ways = [[network.way(plan.path_hops(*pair)) for pair in row] for row in pairs]
+        self.backs = [[network.way(plan.path_hops(*pair[::-1])) for pair in row] for row in pairs]
+        self.come = [[0] * len(self._steps) for _ in order]
+        self._done = np.zeros(count, np.int64)
+        self.left = size * len(self._steps) * count
+        none = [0] * len(self._steps)
+        self._ends = [_StreamHost(number, self, none.copy(), none.copy()) for number in range(size)]
+        self._hosts = [network.add(name, end) for name, end in zip(order, self._ends, strict=True)]
+
+    def done(self) -> Ints:
+        """When the last host had each frame of its streams; of those that all came."""
+        return self._done[: min(map(min, self.come))]
+
+    def came(self, sender: int, stream: int, frame: int) -> None:
+        """A frame is at its receiver."""
+        receiver = (sender + self._steps[stream]) % len(self._ends)
+        self.come[sender][stream] = frame + 1
+        self._done[frame] = self._network.now
+        self.left -= 1
+        if (frame + 1) % ACK_EVERY == 0 or frame + 1 == self.frames.size:
+            self._ends[receiver].owes.append((sender, stream, frame + 1))
+        self._network.ask(self._hosts[receiver], self._network.now)
+
+    def acknowledged(self, sender: int, stream: int, count: int) -> None:
+        """An acknowledgement is back."""
+        self._ends[sender].acknowledged[stream] = count
+        self._network.ask(self._hosts[sender], self._network.now)
+
+
+def opening(
+    parts: Sequence[tuple[Plan, TreeFrames | StreamFrames, int]], wires: Wires, most: int
+) -> tuple[list[Ints], int]:
+    """When the first chunks of collectives are done that begin at once, ps after all have begun.
+
+    Parameters
+    ----------
+    parts : sequence of (Plan, TreeFrames or StreamFrames, int)
+        Plans on one topology, what each sends, and how many of its chunks (of a stream: frames) are looked at.
+    wires : Wires
+        Of the topology and the frames.
+    most : int
+        Events after which the rest is left out.
+
+    Returns
+    -------
+    list of int64 arrays
+        For each part: when the last worker had each of its first chunks; shorter where events did not reach.
+    int
+        The most frames that waited before a link at once.
+    """
+    network = _Network(wires)
+    runs: list[_Tree | _Streams] = [
+        _Tree(network, plan, sent, count) if isinstance(sent, TreeFrames) else _Streams(network, plan, sent, count)
+        for plan, sent, count in parts
+    ]
+    network.run(lambda: not any(run.left for run in runs), most)
+    return [run.done() for run in runs], network.deepest
