@@ -15,6 +15,7 @@ from p4reduce.control_plane.resources import SLOTS, Resources
 from p4reduce.group.backend import Call, FloatArray, as_carried
 from p4reduce.group.errors import RefusedError
 from p4reduce.group.membership import Decision
+from p4reduce.network.flow.frames import Bools
 from p4reduce.network.flow.network import FlowNetwork
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import exchanged
@@ -102,7 +103,8 @@ class FlowCarrier(RunJobs):
                 first.done_ps = first.start_ps
                 return ()
             last_ps = max(call.start_ps for call in calls)
-            timed = self._time(parts, first.operation, last_ps, words=first.options.words)
+            zeros = _zeros(parts, calls) if first.operation == "all_reduce" else []
+            timed = self._time(parts, first.operation, last_ps, words=first.options.words, zeros=zeros)
             beyond = _add_up(calls, len(hosts))
             for call in calls:
                 call.done_ps = timed.done_ps
@@ -132,20 +134,25 @@ class FlowCarrier(RunJobs):
         except PlanError as error:
             raise RefusedError(f"{operation} #{number}: {error}") from error
 
-    def _time(self, parts: list[Part], operation: str, start_ps: int, *, words: bool) -> Timed:
-        """Let time pass until a collective is done that begins no earlier than now."""
+    def _time(
+        self, parts: list[Part], operation: str, start_ps: int, *, words: bool, zeros: Sequence[Bools] = ()
+    ) -> Timed:
+        """Let time pass until a collective is done that begins no earlier than now. ``zeros``: of ``begin``."""
         carried = as_carried(operation, ring=bool(parts[0][0].plan.ring))
         shares = [(job, where.stop - where.start) for job, where in parts]
         known = self._announced.pop(parts[0][0].plan.job, 0)
         try:
             start_ps = max(start_ps, self.now)
             self.network.advance(start_ps)
-            self.network.advance(watch=[self.network.begin(shares, Operation(carried), words=words, known=known)])
+            transfer = self.network.begin(shares, Operation(carried), words=words, known=known, zeros=zeros)
+            self.network.advance(watch=[transfer])
         except PlanError as error:
             raise RefusedError(f"{operation}: {error}") from error
         for job, elements in shares:
             job.note(carried, elements, words=words)
             job.spared += min(known, job.lead(carried, words=words), -(-elements // job.plan.lanes))
+        for (job, _), chunks in zip(shares, zeros, strict=False):
+            job.bare += int(chunks.sum())
         return Timed(start_ps, self.now)
 
     def _announce(self, parts: list[Part], calls: list[Call], timed: Timed) -> None:
@@ -188,6 +195,26 @@ class FlowCarrier(RunJobs):
         )
         if self.on_collective is not None:
             self.on_collective(len(self.records))
+
+
+def _zeros(parts: Sequence[Part], calls: Sequence[Call]) -> list[Bools]:
+    """Of each part of an all-reduce: which of its chunks travel without lanes, since they are zero at all workers.
+
+    Where no exponents are agreed on, none does. With ``poison``, a chunk that is not finite counts as zero.
+    """
+    options = calls[0].options
+    found = []
+    for job, where in parts:
+        starts = np.arange(0, where.stop - where.start, job.plan.lanes)
+        zeros = np.full(len(starts), bool(len(starts)) and job.lead("all_reduce", words=options.words) > 0)
+        for call in calls if zeros.any() else ():
+            values = call.array[where]
+            full = np.logical_or.reduceat(values != 0, starts)
+            if options.poison:
+                full &= np.logical_and.reduceat(np.isfinite(values), starts)
+            zeros &= ~full
+        found.append(zeros)
+    return found
 
 
 def _add_up(calls: list[Call], size: int) -> bool:

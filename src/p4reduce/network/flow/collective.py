@@ -19,8 +19,8 @@ from p4reduce.control_plane.counters import Operation, exchange
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.problem import ACK_EVERY
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes
-from p4reduce.network.flow.frames import Ints, StreamFrames, TreeFrames, Wires, opening
-from p4reduce.network.jobs.specs import pace_of, ps_window
+from p4reduce.network.flow.frames import Bools, Ints, StreamFrames, TreeFrames, Wires, opening
+from p4reduce.network.jobs.specs import pace_of, ps_window, timing_of
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import MAX_RING_WINDOW
 
@@ -66,7 +66,13 @@ class Load:
         return self.frames.lead if isinstance(self.frames, TreeFrames) else 0
 
     @property
-    def _events(self) -> int:
+    def zeros(self) -> int:
+        """Units whose frames have no lanes, since they are zero at all workers."""
+        zeros = self.frames.zeros if isinstance(self.frames, TreeFrames) else None
+        return 0 if zeros is None else int(zeros.sum())
+
+    @property
+    def events(self) -> int:
         """Of one unit in an opening."""
         crossed = sum(len(self.plan.paths[edge]) - 1 for edge in self.plan.edges)
         return 2 * crossed + 3 * len(self.plan.workers)
@@ -84,10 +90,20 @@ class Pace:
     """from unit to unit, once they flow"""
     deepest: int = 0
     """most frames that wait before a link at once"""
+    late: bool = False
+    """whether acknowledgements come so late that packets would be sent again"""
 
 
 def load_of(
-    plan: Plan, operation: Operation, elements: int, wires: Wires, *, lead: int, known: int = 0, queue_frames: int
+    plan: Plan,
+    operation: Operation,
+    elements: int,
+    wires: Wires,
+    *,
+    lead: int,
+    known: int = 0,
+    queue_frames: int,
+    zeros: Bools | None = None,
 ) -> Load:
     """What a collective sends with a plan.
 
@@ -107,6 +123,9 @@ def load_of(
         Of these, chunks of which the operation before has agreed on the exponent.
     queue_frames : int
         Of a switch's queue; a share of it is the least window of a parameter server's worker.
+    zeros : array of bool or None
+        Of each chunk of an all-reduce with exponents, whether it is zero at all workers (docs/protocol.md, "Zero
+        chunks"); None: none of them is.
 
     Raises
     ------
@@ -121,23 +140,33 @@ def load_of(
     ahead = sent.up_empty if sent.up_full else 0
     window = plan.window if plan.in_network else ps_window(plan, queue_frames, restrained=True)
     up, down = _copies(plan)
-    up_ps, down_ps = (wires.full if full else wires.empty for full in (sent.up_full, sent.down_full))
+    units = 1 if operation is Operation.BARRIER else chunks(elements, plan.lanes)
+    zeros = zeros if zeros is not None and zeros.any() else None
+    full_share = 1.0 - (float(zeros.mean()) if zeros is not None else 0.0)
+
+    def busy_ps(hop: Hop) -> float:
+        shares = (full_share if full else 0.0 for full in (sent.up_full, sent.down_full))
+        times = (share * wires.full[hop] + (1.0 - share) * wires.empty[hop] for share in shares)
+        return sum(copies * time for copies, time in zip((up[hop], down[hop]), times, strict=True))
+
     return Load(
         plan,
         TreeFrames(
             bool(sent.up_full),
             bool(sent.down_full),
-            1 if operation is Operation.BARRIER else chunks(elements, plan.lanes),
+            units,
             lead=max(0, ahead - known),
             distance=ahead,
             most=plan.slots // 2 if plan.in_network else window,
             room=window,
             pace_ps=pace_of(plan),
             merged=plan.in_network or operation is not Operation.PULL,
+            timing=timing_of(plan),
+            zeros=zeros,
         ),
-        1 if operation is Operation.BARRIER else chunks(elements, plan.lanes),
+        units,
         window,
-        {hop: up[hop] * up_ps[hop] + down[hop] * down_ps[hop] for hop in {**up, **down}},
+        {hop: busy_ps(hop) for hop in {**up, **down}},
         max(((up[hop] + down[hop]) * wires.empty[hop] for hop in {**up, **down}), default=0),
     )
 
@@ -160,7 +189,9 @@ def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires) -> L
         for edge in (plan.edges if plan.ring else ())
     ]
     step_ps = sum(steps) / max(1, len(steps))
-    return Load(plan, StreamFrames(frames, segment, window, pace_of(plan)), frames, window, busy, 0.0, step_ps)
+    return Load(
+        plan, StreamFrames(frames, segment, window, pace_of(plan), timing_of(plan)), frames, window, busy, 0.0, step_ps
+    )
 
 
 def _copies(plan: Plan) -> tuple[Counter[Hop], Counter[Hop]]:
@@ -181,22 +212,27 @@ def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
     for load in loads:
         busy.update(load.busy)
     least = max(busy.values())
-    budget = EVENTS // sum(load._events for load in loads)
+    budget = EVENTS // sum(load.events for load in loads)
     counts = [max(1, min(load.units, budget - load.lead)) for load in loads]
     if any(load.lead > budget for load in loads):
         return [_pace_of_large(load, wires, least) for load in loads]
     parts = [(load.plan, load.frames, count) for load, count in zip(loads, counts, strict=True)]
-    every, deepest = opening(parts, wires, 8 * EVENTS)
+    every, deepest, late = opening(parts, wires, 8 * EVENTS)
     for load, done in zip(loads, every, strict=True):
         # Where a window does not fit in what was looked at, a queue that grows goes on growing as far as that.
         reach = min(load.window, load.units) / len(done)
         deepest = max(deepest, min(round(deepest * reach), _standing(load, wires)))
-    units_ps = [_unit_ps(load, done, least) for load, done in zip(loads, every, strict=True)]
-    waits = [unit > SETTLED * least for unit in units_ps]
     rests = [load.units - len(done) for load, done in zip(loads, every, strict=True)]
+    if any(rests) and any(load.zeros for load in loads):
+        units_ps = _sparse_units_ps(loads, every, wires)
+        waits = [False] * len(loads)
+    else:
+        units_ps = [_unit_ps(load, done, least) for load, done in zip(loads, every, strict=True)]
+        waits = [unit > SETTLED * least for unit in units_ps]
     flow_ps = _flowing_ps(loads, rests, units_ps, waits)
     return [
-        replace(_extended(*part), deepest=deepest) for part in zip(loads, every, units_ps, flow_ps, waits, strict=True)
+        replace(_extended(*part), deepest=deepest, late=late)
+        for part in zip(loads, every, units_ps, flow_ps, waits, strict=True)
     ]
 
 
@@ -258,13 +294,43 @@ def _unit_ps(load: Load, done: Ints, least: float) -> float:
     return max(least, load.plan.rtt_ps / load.window)
 
 
+def _sparse_units_ps(loads: Sequence[Load], every: Sequence[Ints], wires: Wires) -> list[float]:
+    """How far units are apart behind the opening, on average, where some of them are zero chunks.
+
+    Units with lanes are as far apart as where all have them, and units without lanes as where none has. The opening
+    shows by which factor the two kinds together take less or more than one after the other.
+    """
+    with_lanes, without = zip(*(_kinds_of(load, wires) for load in loads), strict=True)
+    found = []
+    for load, done, dense, bare in zip(loads, every, paces(with_lanes, wires), paces(without, wires), strict=True):
+        zeros = load.frames.zeros if isinstance(load.frames, TreeFrames) else None
+        every_ps = np.where(np.zeros(load.units, np.bool_) if zeros is None else zeros, bare.unit_ps, dense.unit_ps)
+        begun, rest = every_ps[1 : len(done)].sum(), every_ps[len(done) :]
+        factor = float(done[-1] - done[0]) / begun if len(done) > 1 else 1.0
+        found.append(factor * float(rest.mean()) if len(rest) else float(every_ps.mean()))
+    return found
+
+
+def _kinds_of(load: Load, wires: Wires) -> tuple[Load, Load]:
+    """As many units, all with lanes; and all without lanes."""
+    if not isinstance(load.frames, TreeFrames):
+        raise AssertionError("streams have no exponents that are agreed on")
+    there, back = _copies(load.plan)
+    busy = [
+        {hop: float((there[hop] + back[hop]) * times[hop]) for hop in load.busy} for times in (wires.full, wires.empty)
+    ]
+    frames = replace(load.frames, zeros=None)
+    bare = replace(frames, up_full=False, down_full=False, lead=0, room=frames.most, pace_ps=0)
+    return replace(load, frames=frames, busy=busy[0]), replace(load, frames=bare, busy=busy[1], window=frames.most)
+
+
 def _pace_of_large(load: Load, wires: Wires, least: float) -> Pace:
     """Where even the frames that go ahead are too many to look at: one round trip of them, and one of a chunk."""
     if not isinstance(load.frames, TreeFrames):
         raise AssertionError("streams have nothing that goes ahead")
     alone = replace(load.frames, lead=0, distance=0, chunks=1)
     bare = replace(alone, up_full=False, down_full=False)
-    (full,), (empty,) = (opening([(load.plan, sent, 1)], wires, 8 * EVENTS)[0][0] for sent in (alone, bare))
+    (full,), (empty,) = (opening([(load.plan, sent, 1)], wires, 8 * EVENTS).done[0] for sent in (alone, bare))
     unit = max(least, int(full) / load.window)
     head = max(int(empty), round(load.lead * load.lead_busy))
     return Pace(head + round((load.units - 1) * unit) + int(full), head, unit, _standing(load, wires))

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,10 @@ from p4reduce.control_plane.plans.problem import ACK_EVERY
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4reduce.workers.specs import Timing
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 NEVER: Final = 1 << 62
 
 
@@ -91,6 +93,8 @@ class _Network:
         self._queues: list[deque[int]] = []
         self.deepest = 0
         """most frames that waited before a link at once"""
+        self.late = False
+        """whether an acknowledgement came after its frame would have been sent again"""
         self._events: list[tuple[int, int, Callable[..., object], tuple[int, ...]]] = []
         self._order = 0
         self.hosts: dict[str, _Host] = {}
@@ -170,6 +174,75 @@ class _Network:
             call(*numbers)
 
 
+@dataclass
+class _TimeOut:
+    """When a sender would send a frame again, since no answer came."""
+
+    timing: Timing
+    sent_at: deque[int] = field(default_factory=deque)
+    """of frames that are not answered, in order"""
+    smoothed: int = 0
+    """round trip"""
+    samples: int = 0
+
+    @property
+    def _bounded(self) -> int:
+        return (
+            min(max(self._wanted, self.timing.min_ps), self.timing.max_ps) if self.samples else self.timing.initial_ps
+        )
+
+    @property
+    def _wanted(self) -> int:
+        """Of a tree (workers/kernels/recovery.py, ``learn_trip``)."""
+        return 4 * self.smoothed
+
+    def answered(self, now: int, *, sample: bool) -> bool:
+        """One more frame of a tree is answered; whether that is too late. ``sample``: it tells of the round trip."""
+        round_trip = now - self.sent_at.popleft()
+        late = round_trip > self._bounded
+        if sample:
+            change = round_trip - self.smoothed
+            self.smoothed += change // (4 if change < 0 else 32) if self.samples else change
+            self.samples += 1
+        return late
+
+
+@dataclass
+class _StreamTimeOut(_TimeOut):
+    """Of a stream, for which RFC 6298, section 2, holds."""
+
+    due: int = NEVER
+    deviation: int = 0
+    sampled_at: int = 0
+    shortest: int = NEVER
+    """round trip since the last sample"""
+
+    @property
+    def _wanted(self) -> int:
+        return self.smoothed + 4 * self.deviation
+
+    def sent(self, now: int) -> None:
+        """A frame leaves."""
+        self.sent_at.append(now)
+        if self.due == NEVER:
+            self.due = now + self._bounded
+
+    def acknowledged(self, count: int, now: int) -> bool:
+        """So many more frames are in; whether their acknowledgement came too late."""
+        late = now > self.due
+        sent_at = [self.sent_at.popleft() for _ in range(count)][-1]
+        self.shortest = min(self.shortest, now - sent_at)
+        if sent_at >= self.sampled_at:
+            if self.samples == 0 or 2 * self.shortest < self.smoothed:
+                self.smoothed, self.deviation = self.shortest, self.shortest // 2
+            else:
+                self.deviation += (abs(self.smoothed - self.shortest) - self.deviation) // 4
+                self.smoothed += (self.shortest - self.smoothed) // 8
+            self.samples, self.sampled_at, self.shortest = self.samples + 1, now, NEVER
+        self.due = now + self._bounded if self.sent_at else NEVER
+        return late
+
+
 @dataclass(frozen=True)
 class TreeFrames:
     """What a collective of a tree or star sends between children and parents for each chunk."""
@@ -188,6 +261,10 @@ class TreeFrames:
     pace_ps: int
     merged: bool
     """whether an answer waits for all children; a server of hosts answers a PULL at once"""
+    timing: Timing
+    """time-outs of a worker"""
+    zeros: Bools | None = field(default=None, compare=False)
+    """of each chunk, whether it is zero at all workers, so that its frames have no lanes; None: none of them is"""
 
 
 @dataclass
@@ -199,24 +276,28 @@ class _TreeWorker:
     sent: int = 0
     answered: int = 0
     pace_at: int = -NEVER
+    time_out: _TimeOut = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.time_out = _TimeOut(self.tree.frames.timing)
 
     def next(self, now: int) -> "_Frame | int":
-        frames, seq, answered = self.tree.frames, self.sent, self.answered
+        frames, seq, answered, full = self.tree.frames, self.sent, self.answered, self.tree.full
         if seq >= self.tree.last or seq - frames.most >= answered:
             return NEVER
-        bare = seq < frames.lead
-        if not bare:
-            if frames.distance and seq - frames.distance >= answered:
-                return NEVER
-            if seq > answered and seq - max(answered, frames.lead) >= frames.room:
+        if seq >= frames.lead and frames.distance and seq - frames.distance >= answered:
+            return NEVER
+        if full[seq + 1] > full[seq]:
+            if full[seq] - full[answered] >= frames.room:
                 return NEVER
             if now < self.pace_at:
                 return self.pace_at
             if frames.pace_ps:
                 self.pace_at = max(self.pace_at, now - frames.pace_ps) + frames.pace_ps
         self.sent = seq + 1
+        self.time_out.sent_at.append(now)
         way, parent = self.tree.up[self.number]
-        return _Frame(way, frames.up_full and not bare, self.tree.came_up, (parent, self.number, seq))
+        return _Frame(way, self.tree.is_full(seq, frames.up_full), self.tree.came_up, (parent, self.number, seq))
 
 
 class _Tree:
@@ -227,6 +308,12 @@ class _Tree:
         names = dict.fromkeys([*plan.workers, *(name for edge in plan.edges for name in edge)])
         index = {name: number for number, name in enumerate(names)}
         self.last = frames.lead + count
+        with_lanes = np.ones(self.last, np.bool_)
+        with_lanes[: frames.lead] = False
+        if frames.zeros is not None:
+            with_lanes[frames.lead :] = ~frames.zeros[:count]
+        self.full: list[int] = [0, *np.cumsum(with_lanes).tolist()]
+        """how many of the first frames count as chunks with lanes"""
         self.up: dict[int, tuple[Way, int]] = {}
         self._down: dict[int, list[tuple[Way, int]]] = {}
         for child, parent in plan.edges:
@@ -244,6 +331,10 @@ class _Tree:
         """When each chunk was done at the last worker; of those that were all done."""
         return self._done[self.frames.lead : min(worker.answered for worker in self._workers)]
 
+    def is_full(self, seq: int, direction: bool) -> bool:
+        """Whether a frame has lanes; ``direction``: those of this collective have, up or down."""
+        return direction and self.full[seq + 1] > self.full[seq]
+
     def came_up(self, node: int, child: int, seq: int) -> None:
         """A frame of a child is at its parent."""
         frames, network = self.frames, self._network
@@ -256,12 +347,12 @@ class _Tree:
             return
         if node in self.up:
             way, parent = self.up[node]
-            network.put(way, frames.up_full and seq >= frames.lead, self.came_up, parent, node, seq)
+            network.put(way, self.is_full(seq, frames.up_full), self.came_up, parent, node, seq)
         else:
             self._send_down(node, seq)
 
     def _send_down(self, node: int, seq: int) -> None:
-        full = self.frames.down_full and seq >= self.frames.lead
+        full = self.is_full(seq, self.frames.down_full)
         for way, child in self._down[node]:
             self._network.put(way, full, self._came_down, child, seq)
 
@@ -269,10 +360,12 @@ class _Tree:
         if node >= len(self._workers):
             self._send_down(node, seq)
             return
-        self._workers[node].answered = seq + 1
-        self._done[seq] = self._network.now
+        worker, now = self._workers[node], self._network.now
+        self._network.late |= worker.time_out.answered(now, sample=seq >= self.frames.lead)
+        worker.answered = seq + 1
+        self._done[seq] = now
         self.left -= 1
-        self._network.ask(self._hosts[node], self._network.now)
+        self._network.ask(self._hosts[node], now)
 
 
 @dataclass(frozen=True)
@@ -286,6 +379,8 @@ class StreamFrames:
     window: int
     """frames that are not acknowledged yet"""
     pace_ps: int
+    timing: Timing
+    """time-outs of a sender"""
 
 
 @dataclass
@@ -300,6 +395,11 @@ class _StreamHost:
     """acknowledgements: sender, stream, frames"""
     pace_at: int = -NEVER
     turn: int = 0
+    time_outs: list[_StreamTimeOut] = field(init=False)
+    """of its streams"""
+
+    def __post_init__(self) -> None:
+        self.time_outs = [_StreamTimeOut(self.streams.frames.timing) for _ in self.sent]
 
     def next(self, now: int) -> "_Frame | int":
         streams, frames = self.streams, self.streams.frames
@@ -319,6 +419,7 @@ class _StreamHost:
                 self.pace_at = max(self.pace_at, now - frames.pace_ps) + frames.pace_ps
             self.turn = (stream + 1) % len(self.sent)
             self.sent[stream] = frame + 1
+            self.time_outs[stream].sent(now)
             return _Frame(streams.ways[self.number][stream], True, streams.came, (self.number, stream, frame))
         return NEVER
 
@@ -357,13 +458,24 @@ class _Streams:
 
     def acknowledged(self, sender: int, stream: int, count: int) -> None:
         """An acknowledgement is back."""
-        self._ends[sender].acknowledged[stream] = count
-        self._network.ask(self._hosts[sender], self._network.now)
+        end, now = self._ends[sender], self._network.now
+        self._network.late |= end.time_outs[stream].acknowledged(count - end.acknowledged[stream], now)
+        end.acknowledged[stream] = count
+        self._network.ask(self._hosts[sender], now)
 
 
-def opening(
-    parts: Sequence[tuple[Plan, TreeFrames | StreamFrames, int]], wires: Wires, most: int
-) -> tuple[list[Ints], int]:
+class Opening(NamedTuple):
+    """What was seen of the first chunks."""
+
+    done: list[Ints]
+    """For each part: when the last worker had each of its first chunks; shorter where events did not reach."""
+    deepest: int
+    """The most frames that waited before a link at once."""
+    late: bool
+    """Whether acknowledgements of streams came so late that packets would have been sent again for nothing."""
+
+
+def opening(parts: Sequence[tuple[Plan, TreeFrames | StreamFrames, int]], wires: Wires, most: int) -> Opening:
     """When the first chunks of collectives are done that begin at once, ps after all have begun.
 
     Parameters
@@ -374,13 +486,6 @@ def opening(
         Of the topology and the frames.
     most : int
         Events after which the rest is left out.
-
-    Returns
-    -------
-    list of int64 arrays
-        For each part: when the last worker had each of its first chunks; shorter where events did not reach.
-    int
-        The most frames that waited before a link at once.
     """
     network = _Network(wires)
     runs: list[_Tree | _Streams] = [
@@ -388,4 +493,4 @@ def opening(
         for plan, sent, count in parts
     ]
     network.run(lambda: not any(run.left for run in runs), most)
-    return [run.done() for run in runs], network.deepest
+    return Opening([run.done() for run in runs], network.deepest, network.late)

@@ -11,7 +11,7 @@ from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.flow.collective import Load, Pace, load_of, paces, wires_of
 from p4reduce.network.flow.fluid import Demand, Waits, rates
-from p4reduce.network.flow.frames import StreamFrames, Wires
+from p4reduce.network.flow.frames import Bools, StreamFrames, Wires
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import JobNumbers
 from p4reduce.topologies import Topology
@@ -109,18 +109,26 @@ class FlowNetwork:
         return Job(plan, numbers if plan.in_network else None)
 
     def begin(
-        self, parts: Sequence[tuple[Job, int]], operation: Operation, *, words: bool = False, known: int = 0
+        self,
+        parts: Sequence[tuple[Job, int]],
+        operation: Operation,
+        *,
+        words: bool = False,
+        known: int = 0,
+        zeros: Sequence[Bools] = (),
     ) -> Transfer:
         """Begin a collective whose parts have jobs and elements of their own.
 
-        ``words``: lanes are added as they are; ``known``: chunks whose exponents the collective before has agreed on.
+        ``words``: lanes are added as they are; ``known``: chunks whose exponents the collective before has agreed on;
+        ``zeros``: of each part, which of its chunks are zero at all workers; empty: none is.
 
         Raises
         ------
         PlanError
-            When a plan cannot do the operation, or windows may fill more of a queue than it has.
+            When a plan cannot do the operation, windows may fill more of a queue than it has, or round trips are
+            longer than time-outs.
         """
-        loads, alone = self._alone(parts, operation, words, known)
+        loads, alone = self._alone(parts, operation, words, known, zeros)
         found = Transfer(
             [self._part(job, load, pace) for (job, _), load, pace in zip(parts, loads, alone, strict=True)], self.now
         )
@@ -148,11 +156,16 @@ class FlowNetwork:
         return [part for transfer in self._under for part in transfer.parts]
 
     def _alone(
-        self, parts: Sequence[tuple[Job, int]], operation: Operation, words: bool, known: int
+        self, parts: Sequence[tuple[Job, int]], operation: Operation, words: bool, known: int, zeros: Sequence[Bools]
     ) -> tuple[list[Load], list[Pace]]:
-        key = (operation, words, known, *((id(job.plan), elements) for job, elements in parts))
+        sparse = [chunks if chunks.any() else None for chunks in zeros] or [None] * len(parts)
+        packed = [None if chunks is None else chunks.tobytes() for chunks in sparse]
+        key = (operation, words, known, *packed, *((id(job.plan), elements) for job, elements in parts))
         if key not in self._loads:
-            loads = [self._load(job, operation, elements, words, known) for job, elements in parts]
+            loads = [
+                self._load(job, operation, elements, words, known, chunks)
+                for (job, elements), chunks in zip(parts, sparse, strict=True)
+            ]
             found = paces(loads, self._wires[loads[0].plan.lanes])
             deepest = max(pace.deepest for pace in found)
             if deepest > self.queue_frames:
@@ -160,10 +173,17 @@ class FlowNetwork:
                     f"{operation}: up to {deepest} frames wait before a link, whose queue has {self.queue_frames}; "
                     "the flow model knows no lost frames: give a smaller window, or choose time: virtual"
                 )
+            if any(pace.late for pace in found):
+                raise PlanError(
+                    f"{operation}: answers come later than hosts wait for them, so that they ask or send again; "
+                    "the flow model knows no such frames: give another window, or choose time: virtual"
+                )
             self._loads[key] = loads, found
         return self._loads[key]
 
-    def _load(self, job: Job, operation: Operation, elements: int, words: bool, known: int) -> Load:
+    def _load(
+        self, job: Job, operation: Operation, elements: int, words: bool, known: int, zeros: Bools | None
+    ) -> Load:
         plan = job.plan
         wires = self._wires.get(plan.lanes)
         if wires is None:
@@ -176,6 +196,7 @@ class FlowNetwork:
             lead=job.lead(operation, words=words),
             known=known,
             queue_frames=self.queue_frames,
+            zeros=zeros,
         )
 
     def _part(self, job: Job, load: Load, pace: Pace) -> Part:
