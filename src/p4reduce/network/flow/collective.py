@@ -26,6 +26,9 @@ from p4reduce.workers.specs import MAX_RING_WINDOW
 
 EVENTS: Final = 150_000
 """of an opening: what a processor does in half a second"""
+RING_WINDOWS: Final = 3
+"""of a segment that is long"""
+LEAST_SEGMENT: Final = 4
 CLOSE: Final = 1e-6
 """units: fewer are none"""
 SETTLED: Final = 1.02
@@ -216,6 +219,8 @@ def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
     counts = [max(1, min(load.units, budget - load.lead)) for load in loads]
     if any(load.lead > budget for load in loads):
         return [_pace_of_large(load, wires, least) for load in loads]
+    if loads[0].plan.ring and (shorter := _shorter_segment(loads[0], 2 * budget)):
+        return [_pace_of_large_ring(loads[0], wires, least, shorter)]
     parts = [(load.plan, load.frames, count) for load, count in zip(loads, counts, strict=True)]
     every, deepest, late = opening(parts, wires, 8 * EVENTS)
     for load, done in zip(loads, every, strict=True):
@@ -231,9 +236,50 @@ def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
         waits = [unit > SETTLED * least for unit in units_ps]
     flow_ps = _flowing_ps(loads, rests, units_ps, waits)
     return [
-        replace(_extended(*part), deepest=deepest, late=late)
+        replace(_extended(*part, least), deepest=deepest, late=late)
         for part in zip(loads, every, units_ps, flow_ps, waits, strict=True)
     ]
+
+
+def _shorter_segment(load: Load, budget: int) -> int:
+    """Frames of a segment with which a ring of ``budget`` frames for each host does as with its own; else 0.
+
+    Both hold many windows, or none fills a window and both are shorter, or longer, than a step takes.
+    """
+    if not isinstance(load.frames, StreamFrames) or load.units <= budget // 2:
+        return 0
+    own, shorter = load.frames.segment, min(load.frames.segment, budget // _steps(load))
+    alike = load.segment > 0 or shorter * load.busiest >= 2 * load.step_ps
+    unhindered = load.window >= 2 * own and shorter >= LEAST_SEGMENT and alike
+    return shorter if shorter >= RING_WINDOWS * load.window or unhindered else 0
+
+
+def _steps(load: Load) -> int:
+    """Of a ring all-reduce: segments that each host sends."""
+    return 2 * (len(load.plan.workers) - 1)
+
+
+def _pace_of_large_ring(load: Load, wires: Wires, least: float, segment: int) -> Pace:
+    """Of a ring with more frames than can be looked at: two with shorter segments show what each frame more takes.
+
+    In the first step hosts do not depend on each other, in later ones they do, so that all steps are looked at.
+    """
+    if not isinstance(load.frames, StreamFrames):
+        raise AssertionError("a ring sends streams")
+    steps, lengths = _steps(load), (segment // 2, segment)
+    short, long = (
+        opening(
+            [(load.plan, replace(load.frames, segment=length, size=steps * length), steps * length)], wires, 16 * EVENTS
+        )
+        for length in lengths
+    )
+    long_ps = int(long.done[0][-1])
+    slope_ps = (long_ps - int(short.done[0][-1])) / (lengths[1] - lengths[0])
+    total = long_ps + round((load.frames.segment - segment) * slope_ps)
+    unit = total / load.units if load.segment else min(max(least, slope_ps / steps), total / load.units)
+    head = min(max(0, int(long.done[0][0]) - load.plan.rtt_ps), max(0, total - int(load.units * unit)))
+    growing = round(long.deepest * load.frames.segment / segment)
+    return Pace(total, head, unit, max(long.deepest, min(growing, _standing(load, wires))), long.late)
 
 
 def _flowing_ps(
@@ -259,14 +305,16 @@ def _flowing_ps(
     return found
 
 
-def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool) -> Pace:
+def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool, least: float) -> Pace:
     """From when the first units were done to when all are, for which units flow for so long.
 
-    waits: whether a unit waits for its window.
+    waits: whether a unit waits for its window; least: how far units are apart that do not, ps.
     """
     count, units, window = len(done), load.units, load.window
     if count == units:
         total = int(done[-1])
+    elif count <= window and waits and not load.segment:
+        total = _in_windows_ps(units, window, unit * window, done, least)
     else:
         # What waits for a window, or for a round of a ring, comes in runs of it.
         window = load.segment or window
@@ -275,6 +323,13 @@ def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool) 
         total = int(done[-1]) + more + round(flow_ps - rest * unit)
     unit = min(unit, total / units)
     return Pace(total, min(max(0, int(done[0]) - load.plan.rtt_ps), total - int(units * unit)), unit)
+
+
+def _in_windows_ps(units: int, window: int, cycle_ps: float, done: Ints, least: float) -> int:
+    """When all units are done of which the first were: a window of them every ``cycle_ps``, ``least`` apart."""
+    cycles, place = divmod(units - 1, window)
+    seen = min(place, len(done) - 1)
+    return int(done[seen]) + round((place - seen) * least + cycles * cycle_ps)
 
 
 def _unit_ps(load: Load, done: Ints, least: float) -> float:
@@ -330,10 +385,11 @@ def _pace_of_large(load: Load, wires: Wires, least: float) -> Pace:
         raise AssertionError("streams have nothing that goes ahead")
     alone = replace(load.frames, lead=0, distance=0, chunks=1)
     bare = replace(alone, up_full=False, down_full=False)
-    (full,), (empty,) = (opening([(load.plan, sent, 1)], wires, 8 * EVENTS).done[0] for sent in (alone, bare))
-    unit = max(least, int(full) / load.window)
-    head = max(int(empty), round(load.lead * load.lead_busy))
-    return Pace(head + round((load.units - 1) * unit) + int(full), head, unit, _standing(load, wires))
+    full, empty = (opening([(load.plan, sent, 1)], wires, 8 * EVENTS).done[0] for sent in (alone, bare))
+    unit = max(least, int(full[0]) / load.window)
+    head = max(int(empty[0]), round(load.lead * load.lead_busy))
+    total = head + _in_windows_ps(load.units, load.window, unit * load.window, full, least)
+    return Pace(total, head, min(unit, (total - head) / load.units), _standing(load, wires))
 
 
 def _standing(load: Load, wires: Wires) -> int:

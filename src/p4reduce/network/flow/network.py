@@ -102,6 +102,7 @@ class FlowNetwork:
         for link in self.topology.links:
             for hop in ((link.a, link.port_a), (link.b, link.port_b)):
                 self._links[hop] = len(self._links)
+        self._hops = list(self._links)
         self._hosts = frozenset(self._links[host.name, 1] for host in self.topology.hosts)
 
     def add(self, plan: Plan, numbers: JobNumbers) -> Job:
@@ -137,7 +138,7 @@ class FlowNetwork:
         return found
 
     def advance(self, until_ps: int | None = None, watch: Sequence[Transfer] = ()) -> bool:
-        """Let time pass: until then, or until one of those watched is done (True).
+        """Let time pass: until then, or until one of those watched is done (True). ``PlanError`` as of ``begin``.
 
         Without both, until nothing moves.
         """
@@ -273,6 +274,7 @@ class FlowNetwork:
             for part in moving
         ]
         found, self._waits = rates(demands, self._hosts)
+        self._check_queues()
         for part, rate in zip(moving, found.tolist(), strict=True):
             if part.phase is Phase.FLOW:
                 part.rate = rate
@@ -280,3 +282,15 @@ class FlowNetwork:
                 part.rate = 1.0
             else:  # what waits before its links now will have left by then
                 part.rate, part.left = 0.0, min(part.left, part.head_ps)
+
+    def _check_queues(self) -> None:
+        """Refuse jobs whose windows together need more room before a link than it has."""
+        for (priority, link), (_, wait) in self._waits.items():
+            hop = self._hops[link]
+            waiting = round(wait / max(wires.full[hop] for wires in self._wires.values()))
+            if waiting > self.queue_frames:
+                raise PlanError(
+                    f"{waiting} frames of class {priority} wait before the link of {hop[0]} to "
+                    f"{self.topology.neighbour(*hop)}, whose queue has {self.queue_frames}; the flow model knows no "
+                    "lost frames: give smaller windows, or choose time: virtual"
+                )
