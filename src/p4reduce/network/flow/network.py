@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from p4reduce.base.errors import PlanError
@@ -13,9 +13,10 @@ from p4reduce.network.flow.collective import Load, Pace, load_of, paces, wires_o
 from p4reduce.network.flow.fluid import Demand, Waits, rates
 from p4reduce.network.flow.frames import Bools, StreamFrames, Wires
 from p4reduce.network.jobs.network import Job
-from p4reduce.network.jobs.specs import JobNumbers
+from p4reduce.network.jobs.specs import JobNumbers, timing_of
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.values import PS_PER_US
 
 SMALL: Final = 0.5
 """ps: less is nothing"""
@@ -48,6 +49,8 @@ class Part:
     tail_ps: float
     head_ps: float
     """where no queue stands"""
+    time_out_ps: float = inf
+    """for which a frame's answer is waited before anything was measured"""
     phase: Phase = Phase.HEAD
     rate: float = 1.0
     """of ``left``, for each picosecond"""
@@ -221,7 +224,8 @@ class FlowNetwork:
         head_ps = pace.head_ps - ahead * pace.unit_ps
         units = load.units + ahead
         tail_ps = max(0.0, pace.total_ps - head_ps - units * pace.unit_ps)
-        return Part(pace, demand, units, head_ps + (2 if load.lead else 1) * waits, tail_ps, head_ps)
+        time_out_ps = timing_of(job.plan).initial_ps
+        return Part(pace, demand, units, head_ps + (2 if load.lead else 1) * waits, tail_ps, head_ps, time_out_ps)
 
     def _wait(self, priority: int, way: frozenset[int]) -> float:
         """How long a frame waits now that goes there and back, ps."""
@@ -275,6 +279,7 @@ class FlowNetwork:
         ]
         found, self._waits = rates(demands, self._hosts)
         self._check_queues()
+        self._check_time_outs(moving)
         for part, rate in zip(moving, found.tolist(), strict=True):
             if part.phase is Phase.FLOW:
                 part.rate = rate
@@ -293,4 +298,21 @@ class FlowNetwork:
                     f"{waiting} frames of class {priority} wait before the link of {hop[0]} to "
                     f"{self.topology.neighbour(*hop)}, whose queue has {self.queue_frames}; the flow model knows no "
                     "lost frames: give smaller windows, or choose time: virtual"
+                )
+
+    def _check_time_outs(self, moving: Sequence[Part]) -> None:
+        """Refuse jobs of one class that wait for each other's frames longer than for answers.
+
+        Time-outs of jobs in several classes cover what may stand before a frame (network/jobs/specs.py).
+        """
+        if len({part.demand.priority for part in moving}) > 1:
+            return
+        for part in moving:
+            demand = part.demand
+            wait = max((self._wait(demand.priority, way) for way in demand.ways), default=0.0)
+            if wait > 0.0 and demand.rtt_ps + wait > part.time_out_ps:
+                raise PlanError(
+                    f"frames wait {wait / PS_PER_US:.0f} us for those of other jobs, longer than their time-out of "
+                    f"{part.time_out_ps / PS_PER_US:.0f} us, so that they are sent again; the flow model knows no such "
+                    "frames: give smaller windows, or choose time: virtual"
                 )
