@@ -68,7 +68,7 @@ class FlowCarrier(RunJobs):
         return SLOTS
 
     def _start_job(self, request: PlanRequest) -> Job:
-        self.network.now += CONTROL_LATENCY_PS
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
         plan = make_plan(self.topology, request, self._resources)
         job = self._jobs[request.job] = self.network.add(plan, self.numbers)
         return job

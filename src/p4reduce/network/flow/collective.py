@@ -107,6 +107,7 @@ def load_of(
     known: int = 0,
     queue_frames: int,
     zeros: Bools | None = None,
+    follows: bool = False,
 ) -> Load:
     """What a collective sends with a plan.
 
@@ -129,6 +130,8 @@ def load_of(
     zeros : array of bool or None
         Of each chunk of an all-reduce with exponents, whether it is zero at all workers (docs/protocol.md, "Zero
         chunks"); None: none of them is.
+    follows : bool
+        Whether it begins when the last one with this plan has ended.
 
     Raises
     ------
@@ -138,7 +141,7 @@ def load_of(
     if plan.mesh != (operation is Operation.ALL_TO_ALL):
         raise PlanError(f"plan {plan.name!r} of job {plan.job} cannot do {operation}")
     if plan.mesh or plan.ring:
-        return _streams(plan, operation, elements, wires)
+        return _streams(plan, operation, elements, wires, follows)
     sent = exchange(plan, operation, elements, lead)
     ahead = sent.up_empty if sent.up_full else 0
     window = plan.window if plan.in_network else ps_window(plan, queue_frames, restrained=True)
@@ -174,7 +177,7 @@ def load_of(
     )
 
 
-def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires) -> Load:
+def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires, follows: bool) -> Load:
     size = len(plan.workers)
     if operation not in (Operation.ALL_REDUCE, Operation.BARRIER, Operation.ALL_TO_ALL):
         raise PlanError(f"a ring does all_reduce, not {operation}; use plan 'ps' or a tree with a server")
@@ -193,7 +196,13 @@ def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires) -> L
     ]
     step_ps = sum(steps) / max(1, len(steps))
     return Load(
-        plan, StreamFrames(frames, segment, window, pace_of(plan), timing_of(plan)), frames, window, busy, 0.0, step_ps
+        plan,
+        StreamFrames(frames, segment, window, pace_of(plan), timing_of(plan), follows),
+        frames,
+        window,
+        busy,
+        0.0,
+        step_ps,
     )
 
 

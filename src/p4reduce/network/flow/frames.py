@@ -381,6 +381,8 @@ class StreamFrames:
     pace_ps: int
     timing: Timing
     """time-outs of a sender"""
+    owes: bool = False
+    """whether each host begins with an acknowledgement, of the last frame of the collective before"""
 
 
 @dataclass
@@ -440,6 +442,9 @@ class _Streams:
         self.left = size * len(self._steps) * count
         none = [0] * len(self._steps)
         self._ends = [_StreamHost(number, self, none.copy(), none.copy()) for number in range(size)]
+        if frames.owes:
+            for receiver, end in enumerate(self._ends):
+                end.owes.append(((receiver - self._steps[-1]) % size, len(self._steps) - 1, 0))
         self._hosts = [network.add(name, end) for name, end in zip(order, self._ends, strict=True)]
 
     def done(self) -> Ints:
@@ -458,6 +463,8 @@ class _Streams:
 
     def acknowledged(self, sender: int, stream: int, count: int) -> None:
         """An acknowledgement is back."""
+        if not count:  # of the collective before
+            return
         end, now = self._ends[sender], self._network.now
         self._network.late |= end.time_outs[stream].acknowledged(count - end.acknowledged[stream], now)
         end.acknowledged[stream] = count

@@ -74,6 +74,7 @@ class Transfer:
     """A collective that is under way, or done."""
 
     parts: Sequence[Part]
+    jobs: Sequence[int]
     begun_ps: int
     done_ps: int | None = None
 
@@ -100,6 +101,8 @@ class FlowNetwork:
     _links: dict[Hop, int] = field(default_factory=dict)
     _under: list[Transfer] = field(default_factory=list)
     _waits: Waits = field(default_factory=dict)
+    _just_ended: set[int] = field(default_factory=set)
+    """jobs whose last collective has ended now"""
 
     def __post_init__(self) -> None:
         for link in self.topology.links:
@@ -134,7 +137,9 @@ class FlowNetwork:
         """
         loads, alone = self._alone(parts, operation, words, known, zeros)
         found = Transfer(
-            [self._part(job, load, pace) for (job, _), load, pace in zip(parts, loads, alone, strict=True)], self.now
+            [self._part(job, load, pace) for (job, _), load, pace in zip(parts, loads, alone, strict=True)],
+            [job.plan.job for job, _ in parts],
+            self.now,
         )
         self._under.append(found)
         self._settle()
@@ -164,10 +169,11 @@ class FlowNetwork:
     ) -> tuple[list[Load], list[Pace]]:
         sparse = [chunks if chunks.any() else None for chunks in zeros] or [None] * len(parts)
         packed = [None if chunks is None else chunks.tobytes() for chunks in sparse]
-        key = (operation, words, known, *packed, *((id(job.plan), elements) for job, elements in parts))
+        follows = parts[0][0].plan.job in self._just_ended
+        key = (follows, operation, words, known, *packed, *((id(job.plan), elements) for job, elements in parts))
         if key not in self._loads:
             loads = [
-                self._load(job, operation, elements, words, known, chunks)
+                self._load(job, operation, elements, words, known, chunks, follows)
                 for (job, elements), chunks in zip(parts, sparse, strict=True)
             ]
             found = paces(loads, self._wires[loads[0].plan.lanes])
@@ -186,7 +192,14 @@ class FlowNetwork:
         return self._loads[key]
 
     def _load(
-        self, job: Job, operation: Operation, elements: int, words: bool, known: int, zeros: Bools | None
+        self,
+        job: Job,
+        operation: Operation,
+        elements: int,
+        words: bool,
+        known: int,
+        zeros: Bools | None,
+        follows: bool,
     ) -> Load:
         plan = job.plan
         wires = self._wires.get(plan.lanes)
@@ -201,6 +214,7 @@ class FlowNetwork:
             known=known,
             queue_frames=self.queue_frames,
             zeros=zeros,
+            follows=follows,
         )
 
     def _part(self, job: Job, load: Load, pace: Pace) -> Part:
@@ -257,6 +271,8 @@ class FlowNetwork:
     def _pass(self, to_ps: int) -> None:
         for part in self._parts():
             part.left -= part.rate * (to_ps - self.now)
+        if to_ps > self.now:
+            self._just_ended.clear()
         self.now = to_ps
 
     def _settle(self) -> None:
@@ -267,6 +283,7 @@ class FlowNetwork:
                     part.go_on()
             if all(part.phase is Phase.DONE for part in transfer.parts):
                 transfer.done_ps = self.now
+                self._just_ended.update(transfer.jobs)
         self._under = [transfer for transfer in self._under if transfer.done_ps is None]
         self._share()
 
