@@ -152,6 +152,29 @@ def test_what_is_announced_saves_the_round_trips_that_it_saves_on_packets(follow
     assert (spared[0] > 0) == followed
 
 
+@pytest.mark.parametrize("dense", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize(("events", "near"), [(150_000, 1e-5), (4_000, 0.03)])
+def test_zero_chunks_travel_without_lanes(dense, events, near, monkeypatch):
+    """As on packets; also where the model looks at a part of them only."""
+    monkeypatch.setattr("p4reduce.network.flow.collective.EVENTS", events)
+    kept = np.repeat(np.random.default_rng(5).random(500) < dense, 64)
+
+    def script(comm):
+        array = np.where(kept, np.float32(comm.rank + 1), np.float32(0))
+        comm.all_reduce(array)
+        return comm.now
+
+    times, carriers = [], []
+    for time in ("virtual", "flow"):
+        with cluster_of(Experiment(topology="star:hosts=3", lanes=64, time=time)) as cluster:
+            begun = cluster.carrier.now
+            times.append(cluster.run_threads(script)[0] - begun / 1e12)
+            carriers.append(cluster.carrier)
+    assert carriers[1].main.bare == carriers[0].main.bare == 500 - np.count_nonzero(kept) // 64
+    assert carriers[1].main.predicted() == carriers[0].main.predicted()
+    assert times[1] == pytest.approx(times[0], rel=near)
+
+
 def test_a_group_that_grows_is_refused():
     with pytest.raises(ExperimentError, match="join"):
         cluster_of(Experiment(**SMALL), incidents=[Incident(1, "join", "h8")])

@@ -228,8 +228,8 @@ def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
     counts = [max(1, min(load.units, budget - load.lead)) for load in loads]
     if any(load.lead > budget for load in loads):
         return [_pace_of_large(load, wires, least) for load in loads]
-    if loads[0].plan.ring and (shorter := _shorter_segment(loads[0], 2 * budget)):
-        return [_pace_of_large_ring(loads[0], wires, least, shorter)]
+    if loads[0].plan.ring and (lengths := _shorter_segments(loads[0], 2 * budget)):
+        return [_pace_of_large_ring(loads[0], wires, least, *lengths)]
     parts = [(load.plan, load.frames, count) for load, count in zip(loads, counts, strict=True)]
     every, deepest, late = opening(parts, wires, 8 * EVENTS)
     for load, done in zip(loads, every, strict=True):
@@ -250,17 +250,23 @@ def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
     ]
 
 
-def _shorter_segment(load: Load, budget: int) -> int:
-    """Frames of a segment with which a ring of ``budget`` frames for each host does as with its own; else 0.
+def _shorter_segments(load: Load, budget: int) -> tuple[int, int] | None:
+    """Two lengths of a segment with which a ring of ``budget`` frames for each host does as with its own.
 
-    Both hold many windows, or none fills a window and both are shorter, or longer, than a step takes.
+    All hold many windows, and differ by whole ones; or none fills a window, and all are shorter, or longer, than a step
+    takes. None where the budget has no such lengths, or is enough for the whole ring.
     """
     if not isinstance(load.frames, StreamFrames) or load.units <= budget // 2:
-        return 0
-    own, shorter = load.frames.segment, min(load.frames.segment, budget // _steps(load))
-    alike = load.segment > 0 or shorter * load.busiest >= 2 * load.step_ps
-    unhindered = load.window >= 2 * own and shorter >= LEAST_SEGMENT and alike
-    return shorter if shorter >= RING_WINDOWS * load.window or unhindered else 0
+        return None
+    own, most = load.frames.segment, min(load.frames.segment, budget // _steps(load))
+    alike = load.segment > 0 or most * load.busiest >= 2 * load.step_ps
+    if load.window >= 2 * own and most >= LEAST_SEGMENT and alike:
+        return most // 2, most
+    if most < RING_WINDOWS * load.window:
+        return None
+    period = load.window // ACK_EVERY * ACK_EVERY  # of acknowledgements in a full window
+    longer = own - -(-(own - most) // period) * period
+    return longer - max(1, longer // 2 // period) * period, longer
 
 
 def _steps(load: Load) -> int:
@@ -268,22 +274,22 @@ def _steps(load: Load) -> int:
     return 2 * (len(load.plan.workers) - 1)
 
 
-def _pace_of_large_ring(load: Load, wires: Wires, least: float, segment: int) -> Pace:
+def _pace_of_large_ring(load: Load, wires: Wires, least: float, shorter: int, segment: int) -> Pace:
     """Of a ring with more frames than can be looked at: two with shorter segments show what each frame more takes.
 
     In the first step hosts do not depend on each other, in later ones they do, so that all steps are looked at.
     """
     if not isinstance(load.frames, StreamFrames):
         raise AssertionError("a ring sends streams")
-    steps, lengths = _steps(load), (segment // 2, segment)
+    steps = _steps(load)
     short, long = (
         opening(
             [(load.plan, replace(load.frames, segment=length, size=steps * length), steps * length)], wires, 16 * EVENTS
         )
-        for length in lengths
+        for length in (shorter, segment)
     )
     long_ps = int(long.done[0][-1])
-    slope_ps = (long_ps - int(short.done[0][-1])) / (lengths[1] - lengths[0])
+    slope_ps = (long_ps - int(short.done[0][-1])) / (segment - shorter)
     total = long_ps + round((load.frames.segment - segment) * slope_ps)
     unit = total / load.units if load.segment else min(max(least, slope_ps / steps), total / load.units)
     head = min(max(0, int(long.done[0][0]) - load.plan.rtt_ps), max(0, total - int(load.units * unit)))

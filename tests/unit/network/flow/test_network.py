@@ -84,3 +84,26 @@ def test_what_a_plan_cannot_do_is_refused():
         network.begin([(job, 5)], Operation.PUSH)
     assert network.advance() is False
     assert network.now == 0
+
+
+def test_queues_without_room_for_all_windows_are_refused():
+    network, found = jobs(*PAIRS)
+    network.queue_frames = 20
+    network.begin([(found[0], LARGE)], Operation.ALL_REDUCE)
+    with pytest.raises(PlanError, match="queue has 20"):
+        network.begin([(found[1], LARGE)], Operation.ALL_REDUCE)
+
+
+def test_jobs_that_wait_longer_than_their_time_outs_are_refused():
+    """The ring's window waits before a link that the tree needs for each of its few chunks on their way."""
+    topology = load("star:hosts=4,rate=100M")
+    network, resources = FlowNetwork(topology), Resources()
+    requests = [
+        PlanRequest(plan="ring", job=1, workers=("h1", "h2", "h3"), window=512),
+        PlanRequest(plan="steiner", job=2, workers=("h3", "h4"), window=1),
+    ]
+    ring, tree = [network.add(make_plan(topology, request, resources), BLOCK) for request in requests]
+    network.begin([(ring, LARGE)], Operation.ALL_REDUCE)
+    network.begin([(tree, LARGE)], Operation.ALL_REDUCE)
+    with pytest.raises(PlanError, match="time-out"):
+        network.advance()
