@@ -9,7 +9,7 @@ from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.network.flow.network import FlowNetwork, Transfer
+from p4reduce.network.flow import FlowNetwork, Transfer
 from p4reduce.network.jobs.network import BLOCK, EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State

@@ -12,7 +12,7 @@ from p4reduce.base.output import Progress
 from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory, provenance, tensor
-from p4reduce.runs.flow import FlowCarrier
+from p4reduce.runs.jobs import FlowCarrier
 from p4reduce.runs.result import (
     MODEL_ERROR,
     CollectiveRecord,

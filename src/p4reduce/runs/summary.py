@@ -22,8 +22,7 @@ from p4reduce.control_plane.plans.routes import hops, on_wire_ps
 from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
-from p4reduce.runs.flow import FlowCarrier
-from p4reduce.runs.jobs import RunJobs
+from p4reduce.runs.jobs import FlowCarrier, RunJobs
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps, TreeEdge
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.surviving import SurvivingCarrier

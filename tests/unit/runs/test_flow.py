@@ -53,6 +53,14 @@ def test_a_queue_without_room_is_refused():
         run_experiment(narrow.model_copy(update={"time": "flow"}))
 
 
+def test_what_waits_at_its_host_needs_no_queue():
+    """The server answers each PULL when its link is free."""
+    narrow = Experiment(topology="star:hosts=3", collective="broadcast", elements=5_000, queue_frames=3)
+    packets, flow = (run_experiment(narrow.model_copy(update={"time": time})).network for time in ("virtual", "flow"))
+    assert not sum(load.queue_drops for load in packets.links)
+    assert flow.communication_ps == pytest.approx(packets.communication_ps, abs=2)
+
+
 def test_a_result_says_what_it_is():
     result = run_experiment(Experiment(**SMALL))
     assert result.experiment["time"] == "flow"
@@ -156,7 +164,7 @@ def test_what_is_announced_saves_the_round_trips_that_it_saves_on_packets(follow
 @pytest.mark.parametrize(("events", "near"), [(150_000, 1e-5), (4_000, 0.03)])
 def test_zero_chunks_travel_without_lanes(dense, events, near, monkeypatch):
     """As on packets; also where the model looks at a part of them only."""
-    monkeypatch.setattr("p4reduce.network.flow.collective.EVENTS", events)
+    monkeypatch.setattr("p4reduce.network.flow.EVENTS", events)
     kept = np.repeat(np.random.default_rng(5).random(500) < dense, 64)
 
     def script(comm):

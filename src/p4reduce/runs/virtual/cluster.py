@@ -19,8 +19,7 @@ from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.network.jobs.network import bundled, from_files, from_source
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.flow import FlowCarrier
-from p4reduce.runs.jobs import RunJobs
+from p4reduce.runs.jobs import FlowCarrier, RunJobs
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.incidents import Incident, joining
 from p4reduce.runs.virtual.surviving import SurvivingCarrier

@@ -26,7 +26,7 @@ def packets_and_flow(**described):
 def test_times_go_on_behind_the_opening(described, events, monkeypatch):
     """Long rings, and windows that the opening does not fill."""
     packets, whole = packets_and_flow(lanes=64, **described)
-    monkeypatch.setattr("p4reduce.network.flow.collective.EVENTS", events)
+    monkeypatch.setattr("p4reduce.network.flow.EVENTS", events)
     flow = run_experiment(Experiment(lanes=64, **described, time="flow")).network
     assert whole.communication_ps == pytest.approx(packets.communication_ps, rel=1e-4)
     assert flow.communication_ps == pytest.approx(packets.communication_ps, rel=0.01)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.network.flow.fluid import Demand, rates
+from p4reduce.network.sharing import Demand, rates
 from tests.support.effort import examples
 
 HOSTS = frozenset({0, 1})

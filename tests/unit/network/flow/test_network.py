@@ -7,7 +7,7 @@ from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.network.flow.network import FlowNetwork
+from p4reduce.network.flow import FlowNetwork
 from p4reduce.network.jobs.network import BLOCK
 from p4reduce.topologies import load
 
