@@ -289,7 +289,9 @@ def _pace_of_large_ring(load: Load, wires: Wires, least: float, shorter: int, se
     steps = _steps(load)
     short, long = (
         opening(
-            [(load.plan, replace(load.frames, segment=length, size=steps * length), steps * length)], wires, 16 * EVENTS
+            [(load.plan, replace(load.frames, segment=length, size=steps * length, follows=False), steps * length)],
+            wires,
+            16 * EVENTS,
         )
         for length in (shorter, segment)
     )

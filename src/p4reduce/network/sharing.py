@@ -395,8 +395,8 @@ class StreamFrames:
     pace_ps: int
     timing: Timing
     """time-outs of a sender"""
-    owes: bool = False
-    """whether each host begins with an acknowledgement, of the last frame of the collective before"""
+    follows: bool = False
+    """whether it begins when the same has just ended, so that its last acknowledgements are still on their way"""
 
 
 @dataclass
@@ -425,9 +425,10 @@ class _StreamHost:
         for step in range(len(self.sent)):
             stream = (self.turn + step) % len(self.sent)
             frame = self.sent[stream]
-            if frame >= streams.last or frame - self.acknowledged[stream] >= frames.window:
+            if frame >= streams.open or frame - self.acknowledged[stream] >= frames.window:
                 continue
-            if frame >= frames.segment > 0 and streams.come[self.number - 1][0] <= frame - frames.segment:
+            needed = frame - frames.segment if frame % frames.size >= frames.segment > 0 else -1
+            if streams.come[self.number - 1][0] <= needed:
                 continue
             if now < self.pace_at:
                 return self.pace_at
@@ -444,7 +445,13 @@ class _Streams:
     """A ring or an all-to-all."""
 
     def __init__(self, network: _Network, plan: Plan, frames: StreamFrames, count: int) -> None:
-        self.frames, self.last, self._network = frames, count, network
+        self.frames, self._network = frames, network
+        self._before = count if frames.follows and count == frames.size else 0
+        """frames of the collective before, which is played, too"""
+        self._last = self._before + count
+        self.open = self._before or count
+        """frames of the collectives that have begun"""
+        self._begun = 0
         order = plan.ring or plan.workers
         size = len(order)
         self._steps = (1,) if plan.ring else tuple(range(1, size))
@@ -452,18 +459,16 @@ class _Streams:
         self.ways = [[network.way(plan.path_hops(*pair)) for pair in row] for row in pairs]
         self.backs = [[network.way(plan.path_hops(*pair[::-1])) for pair in row] for row in pairs]
         self.come = [[0] * len(self._steps) for _ in order]
-        self._done = np.zeros(count, np.int64)
-        self.left = size * len(self._steps) * count
+        self._done = np.zeros(self._last, np.int64)
+        self._each = size * len(self._steps)
+        self.left = self._each * self._last
         none = [0] * len(self._steps)
         self._ends = [_StreamHost(number, self, none.copy(), none.copy()) for number in range(size)]
-        if frames.owes:
-            for receiver, end in enumerate(self._ends):
-                end.owes.append(((receiver - self._steps[-1]) % size, len(self._steps) - 1, 0))
         self._hosts = [network.add(name, end) for name, end in zip(order, self._ends, strict=True)]
 
     def done(self) -> Ints:
         """When the last host had each frame of its streams; of those that all came."""
-        return self._done[: min(map(min, self.come))]
+        return self._done[self._before : min(map(min, self.come))] - self._begun
 
     def came(self, sender: int, stream: int, frame: int) -> None:
         """A frame is at its receiver."""
@@ -471,14 +476,17 @@ class _Streams:
         self.come[sender][stream] = frame + 1
         self._done[frame] = self._network.now
         self.left -= 1
-        if (frame + 1) % ACK_EVERY == 0 or frame + 1 == self.frames.size:
+        position = frame % self.frames.size
+        if (position + 1) % ACK_EVERY == 0 or position + 1 == self.frames.size:
             self._ends[receiver].owes.append((sender, stream, frame + 1))
         self._network.ask(self._hosts[receiver], self._network.now)
+        if self._before and self.left == self._each * self._before:
+            self.open, self._begun = self._last, self._network.now
+            for host in self._hosts:
+                self._network.ask(host, self._begun)
 
     def acknowledged(self, sender: int, stream: int, count: int) -> None:
         """An acknowledgement is back."""
-        if not count:  # of the collective before
-            return
         end, now = self._ends[sender], self._network.now
         self._network.late |= end.time_outs[stream].acknowledged(count - end.acknowledged[stream], now)
         end.acknowledged[stream] = count

@@ -32,9 +32,17 @@ def test_times_go_on_behind_the_opening(described, events, monkeypatch):
     assert flow.communication_ps == pytest.approx(packets.communication_ps, rel=0.01)
 
 
-@pytest.mark.parametrize(("plan", "collective"), [("ring", "all_reduce"), ("all-to-all", "all_to_all")])
-def test_hosts_acknowledge_the_collective_before(plan, collective):
-    described = {"topology": "star:hosts=2", "plan": plan, "collective": collective, "elements": 4, "rate": "1G"}
+@pytest.mark.parametrize(
+    ("plan", "collective", "more"),
+    [
+        ("ring", "all_reduce", {"elements": 4}),
+        ("all-to-all", "all_to_all", {"elements": 4}),
+        ("ring", "all_reduce", {"elements": 2_624, "window": 2, "delay": "14us"}),
+    ],
+)
+def test_hosts_acknowledge_the_collective_before(plan, collective, more):
+    """Its last acknowledgements take their time on links, and its frames their place in windows."""
+    described = {"topology": "star:hosts=2", "plan": plan, "collective": collective, "lanes": 64, "rate": "1G", **more}
     packets, flow = packets_and_flow(**described, repeat=3)
     first, second, _ = [record.communication_ps for record in packets.collectives]
     assert first < second
