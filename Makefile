@@ -73,6 +73,9 @@ soak-model: $(WARM)  ## MUTANTS=100000 mutated P4 programs on both executors, an
 soak-best: $(WARM)  ## COUNT=100 random networks: plan best beside every other plan, and its prediction, on packets
 	$(BIN)/python -m tests.support.soak_best --count $(COUNT) --seed $(SEED)
 
+soak-flow: $(WARM)  ## COUNT=100 random settings on packets and in the flow model (--time flow): how far apart they are
+	$(BIN)/python -m tests.support.flow_error --count $(COUNT) --seed $(SEED)
+
 soak-hostile: $(WARM)  ## a million forged frames and P4Runtime requests against models: HOSTILE='--frames N --requests N'
 	$(BIN)/python -m tests.support.hostile $(HOSTILE)
 

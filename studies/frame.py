@@ -443,7 +443,7 @@ class Study:
     bars : function
         From the result to bars.
     charts : tuple
-        Of :mod:`studies.charts`.
+        Of :mod:`studies.pages`.
     lead : function
         From the result to what the page begins with.
     derive : function

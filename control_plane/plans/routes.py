@@ -46,6 +46,11 @@ def frame_time_ps(length: int, rate_bps: int) -> int:
     return -(-bits * PS_PER_S // rate_bps)
 
 
+def on_wire_ps(frames: int, octets: int, rate_bps: int) -> int:
+    """Picoseconds that INC frames of so many bytes together occupy a link."""
+    return -(-(octets + _OVERHEAD * frames) * 8 * PS_PER_S // rate_bps)
+
+
 def chunks(elements: int, lanes: int) -> int:
     """Full frames that carry ``elements`` numbers, the last one padded."""
     return -(-elements // lanes)

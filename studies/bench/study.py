@@ -23,8 +23,8 @@ from studies.bench.dataplane import bmv2, bmv2_push, compilation, front_end, pac
 from studies.bench.loss import distance, guesses, real, virtual, zeros
 from studies.bench.strangers import StrangersCell, StrangersRow, run_strangers
 from studies.bench.veth import BenchLab
-from studies.charts import Drawing
 from studies.frame import Bar, Part, Study, StudyResult, at_most, column
+from studies.pages import Drawing
 
 # Rows by their columns: what measures them gives mappings.
 

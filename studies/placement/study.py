@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from studies.charts import Chart, Drawing
 from studies.frame import (
     Bar,
     Column,
@@ -24,6 +23,7 @@ from studies.frame import (
     percent,
     record,
 )
+from studies.pages import Chart, Drawing
 from studies.placement.calibration import POINTS, CalibrationRow, draw_jobs, run_calibration
 from studies.placement.flow_model import ClusterRun
 from studies.placement.forecasts import (

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from p4reduce.group.errors import ClusterError
 from p4switch.base.values import PS_PER_MS
-from studies.charts import Chart, Drawing
 from studies.frame import (
     Bar,
     Column,
@@ -29,7 +28,7 @@ from studies.frame import (
     percent,
     scaled,
 )
-from studies.pages import rows_table
+from studies.pages import Chart, Drawing, rows_table
 from studies.poster.cells import (
     FINISHED,
     MODELS,

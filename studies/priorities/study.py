@@ -5,7 +5,6 @@ from functools import partial
 from statistics import fmean
 from typing import Any, Final
 
-from studies.charts import Chart
 from studies.frame import (
     Bar,
     Column,
@@ -21,6 +20,7 @@ from studies.frame import (
     percent,
     within,
 )
+from studies.pages import Chart
 from studies.priorities.cells import (
     DEVELOPED,
     HELD_OUT,

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final
 
 from p4reduce.play.turns.player import KEEPS
-from studies.charts import Chart
 from studies.frame import (
     Bar,
     Column,
@@ -21,6 +20,7 @@ from studies.frame import (
     mean_of,
     percent,
 )
+from studies.pages import Chart
 from studies.turns.packets import (
     SMALL,
     UNCOORDINATED,

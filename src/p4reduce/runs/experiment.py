@@ -109,8 +109,10 @@ class Experiment(BaseModel):
         Literal["embedded", "bmv2"],
         Flag("Switch that executes the P4 program; bmv2 implies --time real.", panel=REAL_TIME),
     ] = "embedded"
-    time: Annotated[Literal["virtual", "real"], Flag("Exact simulation, or processes with sockets.",
-            panel=REAL_TIME)] = "virtual"  # fmt: skip
+    time: Annotated[
+        Literal["virtual", "real", "flow"],
+        Flag("Exact simulation, or processes with sockets, or a fast model without packets.", panel=REAL_TIME),
+    ] = "virtual"
     links: Annotated[
         Literal["veth", "udp"],
         Flag(
@@ -154,9 +156,10 @@ class Experiment(BaseModel):
     @model_serializer(mode="wrap")
     def _described(self, describe: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = describe(self)
-        if self.time == "virtual":
+        if self.time != "real":
             for field in REAL_TIME_FIELDS:
-                found.pop(field, None)
+                if field != "time" or self.time == "virtual":
+                    found.pop(field, None)
         if self.on_failure == "abort":
             found.pop("on_failure")
         for field in ("deadline", "quorum"):
@@ -204,6 +207,27 @@ class Experiment(BaseModel):
             raise ValueError("speculate: what a deadline closes is not of all, and teaches nothing; choose one of them")
         if self.time == "real":
             raise ValueError("speculate: in virtual time only; leave --time real and --target bmv2 away")
+        return self
+
+    @model_validator(mode="after")
+    def _of_flows(self) -> Self:
+        if self.time != "flow":
+            return self
+        unknown = {
+            **{name: probability > 0 for name, probability in self.faults},
+            "deadline": self.deadline is not None,
+            "speculate": self.speculate,
+            "on_failure": self.on_failure != "abort",
+            "p4": self.p4 is not None,
+            "p4_json": self.p4_json is not None,
+            "target": self.target != "embedded",
+        }
+        refused = [name for name, given in unknown.items() if given]
+        if refused:
+            raise ValueError(
+                f"{', '.join(refused)}: the flow model has no packets and no switches, so it does not know what this "
+                "does; leave it away, or choose time: virtual"
+            )
         return self
 
     @model_validator(mode="after")

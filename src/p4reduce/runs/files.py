@@ -98,10 +98,12 @@ class Summary:
 
 
 COLUMNS: Final = tuple(field.name for field in fields(Summary))
+FLOW_COLUMNS: Final = ("time", "model_error_mean", "model_error_worst")
+"""Of runs in the flow model, in addition."""
 
 
 def summarize(result: RunResult) -> dict[str, Any]:
-    """The row of a run, by column; runs in real time have some columns more."""
+    """The row of a run, by column; runs in real time, and in the flow model, have some columns more."""
     network, training, settings = result.network, result.training, result.experiment
     faults = settings.get("faults") or {}
     error, bound = largest_error(result)
@@ -145,6 +147,9 @@ def summarize(result: RunResult) -> dict[str, Any]:
         commit=result.provenance.get("commit", "-"),
         p4_json_sha256=result.provenance.get("p4_json_sha256", "-"),
     )
+    if result.flow is not None:
+        of_model = dict(zip(FLOW_COLUMNS, ("flow", result.flow.mean, result.flow.worst), strict=True))
+        return {**asdict(summary), **of_model}
     if result.real is None:
         return asdict(summary)
     real = result.real
@@ -167,7 +172,9 @@ def print_table(output: Output, results: Sequence[RunResult], title: str | None 
 
 
 def print_real(output: Output, results: Sequence[RunResult]) -> None:
-    """What the wall clock adds to the table of runs in real time; nothing for others."""
+    """What the wall clock adds to the table of runs in real time, and the error of the flow model; else nothing."""
+    if results[0].flow is not None:
+        output.line(str(results[0].flow))
     rows = []
     for result in results:
         real = result.real

@@ -28,13 +28,13 @@ def link_faults(options: FaultOptions, **more: int) -> Faults:
 # Where a figure comes from: enough to make it again, and nothing that changes from run to run.
 
 
-def provenance(program: "P4Program", seed: int) -> dict[str, str]:
-    """Commit, hash of the P4 JSON, versions and seed, as text."""
+def provenance(program: "P4Program | None", seed: int) -> dict[str, str]:
+    """Commit, hash of the P4 JSON (``-`` where no switch ran), versions and seed, as text."""
     found = {
         "p4reduce": p4reduce.__version__,
         "commit": _commit(Path(p4reduce.__file__).parent),
-        "p4_json": program.name,
-        "p4_json_sha256": program.sha256,
+        "p4_json": "-" if program is None else program.name,
+        "p4_json_sha256": "-" if program is None else program.sha256,
         "seed": str(seed),
         "python": platform.python_version(),
     }

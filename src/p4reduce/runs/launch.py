@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import IO, Final
 
 from p4reduce.base.errors import RealError
-from p4reduce.base.ports import free_ports
 from p4reduce.base.records import to_json
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group import remote
 from p4reduce.group.backend import Group, Joined, Served
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.remote import Membership, Seats
+from p4reduce.group.remote import Membership, Seats, free_ports
 from p4reduce.network.real.net.state import RunFolder, remove_stale
 
 # The coordinator's socket: where processes of a group come in, each served by a thread.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from p4reduce.group.communicator import Communicator
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
-from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.runs.virtual.cluster import Cluster, FlowCluster
 from p4switch.base.values import PS_PER_US
 
 TYPES: Final[dict[str, np.dtype[Any]]] = {
@@ -45,6 +45,15 @@ class Plan:
         elements = size // TYPES[self.type].itemsize
         return elements // workers if self.collective in {"reduce_scatter", "all_gather"} else elements
 
+    def carried(self, size: int, workers: int) -> tuple[str, int, bool]:
+        """How ``Communicator`` carries it: the operation, elements of 32 bits, and whether they are words."""
+        count = self.count(size, workers)
+        if self.collective == "all_gather":
+            return "all_reduce", workers * -(-count * TYPES[self.type].itemsize // 4), True
+        if self.collective == "broadcast":
+            return "broadcast", -(-count * TYPES[self.type].itemsize // 4), True
+        return "all_reduce", count * (workers if self.collective == "reduce_scatter" else 1), self.type == "int32"
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -54,8 +63,8 @@ class Figures:
     algbw: float
     """GB/s (10^9 bytes)."""
     busbw: float
-    wrong: int
-    """Elements that are not what they must be, of all ranks."""
+    wrong: int | None
+    """Elements that are not what they must be, of all ranks; None where there were no arrays."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ def bus_factor(collective: str, workers: int) -> float:
     return {"all_reduce": 2 * share, "reduce_scatter": share, "all_gather": share}.get(collective, 1.0)
 
 
-def figures(size: int, time_us: float, collective: str, workers: int, wrong: int) -> Figures:
+def figures(size: int, time_us: float, collective: str, workers: int, wrong: int | None) -> Figures:
     """Bandwidths of ``size`` bytes in ``time_us``."""
     algbw = size / time_us / 1e3
     return Figures(time_us, algbw, algbw * bus_factor(collective, workers), wrong)
@@ -122,6 +131,22 @@ def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> l
             mistakes = sum(one[at][mode] for one in wrong)
             found[in_place] = figures(octets, _mean_us(taken), plan.collective, size, mistakes)
         rows.append(_row(experiment.plan, plan, octets, size, found))
+    return rows
+
+
+def measure_flow(experiment: Experiment, plan: Plan, progress: Progress) -> list[Row]:
+    """All sizes with one plan in the flow model. Raises what a run raises."""
+    with FlowCluster(experiment) as cluster:
+        rows = []
+        for number, octets in enumerate(plan.sizes):
+            progress(f"{experiment.plan}: {plan.collective}", number, len(plan.sizes))
+            operation, elements, words = plan.carried(octets, cluster.size)
+            cluster.carrier.move(operation, elements, words=words)
+            found = figures(octets, _mean_us(cluster.carrier.records[-1:]), plan.collective, cluster.size, None)
+            rows.append(
+                _row(experiment.plan, plan, octets, cluster.size, dict.fromkeys(_modes(plan.collective), found))
+            )
+        progress(f"{experiment.plan}: {plan.collective}", len(plan.sizes), len(plan.sizes))
     return rows
 
 

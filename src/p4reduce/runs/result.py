@@ -238,11 +238,32 @@ class RealRun:
 
 
 @dataclass(frozen=True)
+class ModelError:
+    """How far the flow model was from packets where both were run: shares of the time on packets."""
+
+    mean: float
+    """of the settings of the check"""
+    worst: float
+    settings: int
+    command: str
+    """that measures it"""
+
+    def __str__(self) -> str:
+        return (
+            f"flow model, no packets: off by {100 * self.mean:.2f} % on average and {100 * self.worst:.1f} % at most "
+            f"in {self.settings} random settings ({self.command})"
+        )
+
+
+MODEL_ERROR: Final = ModelError(0.0003, 0.027, 199, "make soak-flow COUNT=200 SEED=2")
+
+
+@dataclass(frozen=True)
 class RunResult:
     """The result of one run, and what its file holds (``base/records.py``).
 
-    In virtual time it has no field ``real``; ``membership``, ``closed``, ``left_out`` and a collective's ``failed`` are
-    there where they hold something.
+    Only in real time it has a field ``real``, and only in the flow model ``flow``; ``membership``, ``closed``,
+    ``left_out`` and a collective's ``failed`` are there where they hold something.
     """
 
     experiment: dict[str, Any]
@@ -254,6 +275,8 @@ class RunResult:
     """``nodes`` (name, kind, capable) and ``links`` (a, b, rate_bps, delay_ps), for drawing."""
     real: Annotated[RealRun | None, Field(exclude_if=lambda real: real is None)] = None
     """Only of a run in real time."""
+    flow: Annotated[ModelError | None, Field(exclude_if=lambda error: error is None)] = None
+    """Only of a run in the flow model, whose times have this error, and whose bytes are predicted, not counted."""
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -266,7 +289,14 @@ class RunResult:
             ("over the lower bound", f"{network.ratio_to_bound:.3f}"),
             ("bytes on all links", f"{network.total_bytes:,}"),
             ("bytes on the busiest link", f"{network.busiest_bytes:,} ({network.busiest_link})"),
-            ("counted as predicted", "on every link" if not differing else f"no: {differing} differences"),
+            (
+                "counted as predicted",
+                "not counted: " + str(self.flow)
+                if self.flow is not None
+                else "on every link"
+                if not differing
+                else f"no: {differing} differences",
+            ),
         ]
         return table(f"{network.plan} on {network.topology}", (), rows)
 

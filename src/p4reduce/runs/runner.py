@@ -13,7 +13,9 @@ from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import check_memory, provenance, tensor
+from p4reduce.runs.jobs import FlowCarrier
 from p4reduce.runs.result import (
+    MODEL_ERROR,
     CollectiveRecord,
     NetworkResult,
     RunResult,
@@ -23,7 +25,7 @@ from p4reduce.runs.result import (
     steps_of,
 )
 from p4reduce.runs.summary import describe_topology, network_result
-from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.runs.virtual.cluster import RunCluster, cluster_of
 from p4reduce.workers.training.loops import (
     ACCURACY,
     Trained,
@@ -59,7 +61,7 @@ def training_iterations(experiment: Experiment, workers: int) -> int:
         raise ExperimentError(f"workers: {error}") from None
 
 
-def train_digits(cluster: Cluster, progress: Progress | None) -> str:
+def train_digits(cluster: RunCluster[Any], progress: Progress | None) -> str:
     """Train on every worker of ``cluster``; returns the SHA-256 of the weights with which all of them ended.
 
     Raises ``ExperimentError`` for a collective that cannot train, and where there is no host for the server.
@@ -143,7 +145,7 @@ def run_experiment(
     ``script`` replaces the model or tensor by the caller's own function, run once for each worker with its
     ``Communicator``. ``capture`` is a pcap file for the first worker's link. ``progress`` is told (label, done, total).
     """
-    with Cluster(experiment, capture=capture) as cluster:
+    with cluster_of(experiment, capture=capture) as cluster:
         baseline = weights = None
         if script is not None:
             cluster.run_threads(script)
@@ -156,7 +158,7 @@ def run_experiment(
         return result_of(cluster, baseline_accuracy=baseline, weights_sha256=weights)
 
 
-def result_of_script(cluster: Cluster) -> RunResult:
+def result_of_script(cluster: RunCluster[Any]) -> RunResult:
     """The result of what a script did on a cluster: its times are of steps, its settings say what it sent."""
     steps = steps_of(cluster.carrier.records, cluster.figures(), cluster.spans())
     result = result_of(cluster, steps=steps)
@@ -168,7 +170,7 @@ def result_of_script(cluster: Cluster) -> RunResult:
 
 
 def result_of(
-    cluster: Cluster,
+    cluster: RunCluster[Any],
     *,
     baseline_accuracy: float | None = None,
     weights_sha256: str | None = None,
@@ -189,7 +191,7 @@ def result_of(
             experiment,
             points,
             carrier.records,
-            carrier.digest.hexdigest(),
+            carrier.result_sha256,
             baseline=baseline_accuracy,
             weights=weights_sha256,
         )
@@ -200,19 +202,26 @@ def result_of(
         network=network,
         training=training,
         topology=describe_topology(cluster.topology),
+        flow=MODEL_ERROR if experiment.time == "flow" else None,
     )
 
 
-def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
-    """The plain tensor: ``repeat`` collectives on arrays drawn from the seed."""
+def move_tensors(cluster: RunCluster[Any], progress: Progress | None) -> None:
+    """The plain tensor: ``repeat`` collectives on arrays drawn from the seed; in the flow model without arrays."""
     experiment = cluster.experiment
     operation = experiment.collective
     served = operation in {"push", "pull", "push_pull"}
-    check_memory(experiment.elements, cluster.size)
     if operation == "all_to_all" and experiment.elements % cluster.size:
         raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {cluster.size} workers")
     if served and cluster.server is None:
         raise ExperimentError(f"collective: {operation} needs a topology with a server, e.g. leaf-spine-8")
+    if isinstance(cluster.carrier, FlowCarrier):
+        for turn in range(experiment.repeat):
+            cluster.carrier.move(operation, experiment.elements)
+            if progress is not None:
+                progress(f"{experiment.plan}: {operation}", turn + 1, experiment.repeat)
+        return
+    check_memory(experiment.elements, cluster.size)
 
     def participate(communicator: Communicator) -> None:
         for turn in range(experiment.repeat):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from p4reduce.runs.experiment import Experiment
 
 REAL_TIME_FIELDS = ("target", "time", "links", "unshaped", "budget_s")
-"""What has a meaning in real time only; a run in virtual time is described without them."""
+"""What says in which time a run is, and what has a meaning in real time only; a run in virtual time is described
+without them, and a run in the flow model without all but ``time``."""
 SCRIPTS_FIELDS: Final = ("on_failure",)
 """What has a meaning for scripts only."""
 NETWORK, WORK, NUMBERS, FAULTS, PROGRAM = "Network", "Work", "Numbers and window", "Faults on every link", "P4 program"

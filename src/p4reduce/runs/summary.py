@@ -18,10 +18,11 @@ from p4reduce.control_plane.counters import (
     parts_bound,
     plan_bound,
 )
-from p4reduce.control_plane.plans.routes import hops
+from p4reduce.control_plane.plans.routes import hops, on_wire_ps
 from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
+from p4reduce.runs.jobs import FlowCarrier, RunJobs
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps, TreeEdge
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.surviving import SurvivingCarrier
@@ -36,7 +37,8 @@ class Observed:
     topology: Topology
     jobs: Sequence[Job]
     """The first is the one that the run is about."""
-    links: Mapping[Hop, LinkCounters]
+    links: Mapping[Hop, LinkCounters] | None
+    """None: nothing was counted, and links carry what is predicted."""
     incidents: Mapping[Where, Incidents]
     counters: dict[str, SwitchCounters]
     """Of the P4 program."""
@@ -48,11 +50,17 @@ class Observed:
     """Whether collectives were given up on the way: nobody predicts what they had sent."""
 
 
-def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResult:
+def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResult:
     """What the network did, checked against the predictions. Lets what is under way arrive first.
 
-    ``steps`` are those of a script; without, each collective is one.
+    ``steps`` are those of a script; without, each collective is one. The flow model counts nothing: bytes are those of
+    the predictions.
     """
+    if isinstance(carrier, FlowCarrier):
+        modelled = Observed(carrier.topology, carrier.jobs, None, {}, {})
+        return result_of(modelled, carrier.records, carrier.result_sha256, steps)
+    if not isinstance(carrier, Carrier):
+        raise TypeError(f"{type(carrier).__name__} has no network to look at")
     carrier.drain()
     network = carrier.network.fabric
     counters = carrier.switches.controller.read_counters()
@@ -65,7 +73,7 @@ def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResul
         counters,
         interrupted=bool(journal or carrier.closings.happened),
     )
-    found = result_of(observed, carrier.records, carrier.digest.hexdigest(), steps)
+    found = result_of(observed, carrier.records, carrier.result_sha256, steps)
     closings = carrier.closings
     left_out = [one for job in sorted(closings.left_out) for one in closings.left_out[job].records()]
     return replace(found, membership=list(journal), closed=list(closings.happened), left_out=left_out)
@@ -104,7 +112,7 @@ def result_of(
         busiest_bytes=busiest.bytes,
         busiest_link=f"{busiest.node} -> {busiest.peer}",
         bytes_per_iteration=total // max(1, iterations),
-        prediction_differences=[] if observed.interrupted else _differences(observed),
+        prediction_differences=[] if observed.interrupted or observed.links is None else _differences(observed),
         result_sha256=digest,
         refused=_refused(observed.counters),
         steps=None if steps is None else len(steps.every),
@@ -145,6 +153,8 @@ def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | St
 
 
 def _links(observed: Observed, predicted: dict[Hop, Traffic]) -> list[LinkLoad]:
+    if observed.links is None:
+        return [_predicted_load(observed.topology, hop, traffic) for hop, traffic in predicted.items()]
     loads = []
     for (node, port), seen in observed.links.items():
         expected = predicted.get((node, port), Traffic())
@@ -173,12 +183,39 @@ def _links(observed: Observed, predicted: dict[Hop, Traffic]) -> list[LinkLoad]:
     return loads
 
 
+def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
+    """A link that carries what is predicted."""
+    node, port = hop
+    rate = topology.link_at(*hop).rate_bps
+    return LinkLoad(
+        node=node,
+        port=port,
+        peer=topology.neighbour(node, port),
+        frames=traffic.frames,
+        bytes=traffic.bytes,
+        first_frames=traffic.frames,
+        first_bytes=traffic.bytes,
+        resend_frames=0,
+        resend_bytes=0,
+        predicted_frames=traffic.frames,
+        predicted_bytes=traffic.bytes,
+        lost=0,
+        duplicated=0,
+        reordered=0,
+        corrupted=0,
+        queue_drops=0,
+        max_queue=0,
+        busy_ps=on_wire_ps(traffic.frames, traffic.bytes, rate),
+    )
+
+
 def _differences(observed: Observed) -> list[str]:
     """First transmissions, predicted against counted: on links by the fabric, at ports by the P4 program."""
     incidents = _incidents(observed.incidents)
     jobs = [job for job in observed.jobs if job.carried]
     expected = add({}, *(expected_on_links(job.plan, job.predicted(), incidents.get(job.plan.job, [])) for job in jobs))
-    counted = {hop: Traffic(seen.inc_first_frames, seen.inc_first_bytes) for hop, seen in observed.links.items()}
+    links = observed.links or {}
+    counted = {hop: Traffic(seen.inc_first_frames, seen.inc_first_bytes) for hop, seen in links.items()}
     if observed.unseen_losses:
         expected = _allow_losses(observed, jobs, expected, counted)
     at_ports = compare_counters(observed.topology, expected, observed.counters)
@@ -199,7 +236,7 @@ def _allow_losses(
         switches = {node.name for node in observed.topology.switches}
         allowed |= {
             hop
-            for hop, load in observed.links.items()
+            for hop, load in (observed.links or {}).items()
             if hop[0] in switches and hop in expected and load.frames >= expected[hop].frames
         }
     measured = allowed & counted.keys() & expected.keys()

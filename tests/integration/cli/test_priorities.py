@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from p4reduce.cli.commands.example import content
+from p4reduce.cli.commands.files import content
 from p4reduce.cli.main import app
 
 

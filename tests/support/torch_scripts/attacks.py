@@ -280,7 +280,7 @@ def main(names: list[str]) -> int:
 
 def carried_out(name: str) -> dict[str, Any]:
     """How each rank ended (exit code, -n for signal n, "hangs") and what it said; seconds that it took."""
-    from p4reduce.base.ports import free_ports
+    from p4reduce.group.remote import free_ports
 
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from p4reduce.cli.commands.example import content
+from p4reduce.cli.commands.files import content
 from p4reduce.cli.flags.look import KINDS
 from p4reduce.cli.main import COMMANDS, app
 from p4reduce.control_plane.orchestrator import read_trace

@@ -11,6 +11,6 @@ def test_switches_that_did_not_answer_at_the_end_are_named(capsys):
     """Nobody knows what they counted, so nothing was held against the prediction."""
     used = {"workers": 0.0, "switches": 0.0, "session": 0.0}
     real = RealRun("bmv2", "veth", "none", 1.0, 1.0, used, 0, 0, {"h1": {"window_mean": 8}}, lost_switches=["s1"])
-    print_real(Output(), [SimpleNamespace(network=SimpleNamespace(plan="steiner", window=64), real=real)])
+    print_real(Output(), [SimpleNamespace(flow=None, network=SimpleNamespace(plan="steiner", window=64), real=real)])
     told = capsys.readouterr()
     assert "steiner: no counters of s1: frames were held against no prediction" in told.out + told.err

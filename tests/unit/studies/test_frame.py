@@ -11,7 +11,6 @@ import pytest
 from p4reduce.base.errors import BadInput
 from p4reduce.group.errors import ClusterError
 from studies import frame
-from studies.charts import Chart
 from studies.frame import (
     Bar,
     KeptCells,
@@ -31,7 +30,7 @@ from studies.frame import (
     run_study,
     within,
 )
-from studies.pages import parser, settings_of, study_main
+from studies.pages import Chart, parser, settings_of, study_main
 
 HELD_OUT = range(10, 20)
 RAN: list[tuple[str, int]] = []

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from studies.charts import title
+from studies.pages import title
 
 LONG = "Fig. 3a: total latency = training + communication (dotted: + adding up at G; bars: the poster's)"
 

@@ -15,9 +15,8 @@ from typing import Final, Self
 
 from p4reduce.adapters.planner import MARK
 from p4reduce.adapters.slurm.service import ROOT, Client, Programs, SlurmError, find_programs
-from p4reduce.base.ports import free_ports
 from p4reduce.control_plane.placement import Racks
-from p4reduce.group.remote import NETWORK
+from p4reduce.group.remote import NETWORK, free_ports
 from p4reduce.network.real.net.state import VARIABLE, RunFolder, carrying, kill
 from p4reduce.topologies import Topology
 

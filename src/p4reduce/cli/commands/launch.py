@@ -21,7 +21,7 @@ from p4reduce.runs.files import claim
 from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Joining, how_ended
 from p4reduce.runs.launch import launch as start
 from p4reduce.runs.runner import result_of_script
-from p4reduce.runs.virtual.cluster import Cluster, build_topology, worker_hosts
+from p4reduce.runs.virtual.cluster import build_topology, cluster_of, worker_hosts
 from p4reduce.runs.virtual.incidents import Incident
 from p4reduce.views.live.session import live_page, real_page, record
 from p4switch.base.values import PS_PER_S
@@ -48,7 +48,7 @@ def launch(flags: Launch) -> None:
     emitter = _Emitter(to_stderr=flags.as_json)
     with live_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as page:
         for restart in range(flags.max_restarts + 1):
-            with Cluster(experiment, capture=flags.pcap, incidents=joins) as cluster:
+            with cluster_of(experiment, capture=flags.pcap, incidents=joins) as cluster:
                 if cluster.server is None and flags.server:
                     raise BadInput(
                         f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it"

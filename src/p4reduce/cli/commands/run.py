@@ -17,6 +17,7 @@ from p4reduce.runs import runner
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import (
     COLUMNS,
+    FLOW_COLUMNS,
     claim,
     faults_of,
     print_real,
@@ -26,8 +27,8 @@ from p4reduce.runs.files import (
     write_results,
     write_rows,
 )
-from p4reduce.runs.perf import TYPES, Figures, Plan, Row, byte_sizes, measure_virtual
-from p4reduce.runs.result import RunResult, write_timeline
+from p4reduce.runs.perf import TYPES, Figures, Plan, Row, byte_sizes, measure_flow, measure_virtual
+from p4reduce.runs.result import MODEL_ERROR, RunResult, write_timeline
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 from p4reduce.views.live.session import live_page, real_page, record
 from p4switch.base.files import together
@@ -251,6 +252,8 @@ def sweep(flags: Sweep) -> None:
     columns = [*SHOWN, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
     columns = [name for name in columns if any(row[name] is not None and row[name] != "" for row in rows)]
     output.table([name.replace("_", " ") for name in columns], [[_cell(row[name]) for name in columns] for row in rows])
+    if flags.experiments[0].time == "flow":
+        output.line(str(MODEL_ERROR))
     output.note(f"wrote {flags.out / 'sweep.csv'}")
     failed = sum(1 for row in rows if row["error"])
     if failed:
@@ -277,12 +280,14 @@ def _row(experiment: Experiment) -> dict[str, Any]:
     except Exception as error:
         if exit_code(error) is None:
             raise
-        return {**dict.fromkeys(COLUMNS), **asked, "topology": experiment.topology, "error": str(error)}
+        more = {FLOW_COLUMNS[0]: "flow", **dict.fromkeys(FLOW_COLUMNS[1:])} if experiment.time == "flow" else {}
+        return {**dict.fromkeys(COLUMNS), **more, **asked, "topology": experiment.topology, "error": str(error)}
     return {**summarize(result), "error": "; ".join(faults_of(result))}
 
 
 def _append(file: IO[str], row: dict[str, Any], *, first: bool) -> None:
-    writer = csv.DictWriter(file, [*COLUMNS, "error"], lineterminator="\r\n")
+    of_model = FLOW_COLUMNS if FLOW_COLUMNS[0] in row else ()
+    writer = csv.DictWriter(file, [*COLUMNS, *of_model, "error"], lineterminator="\r\n")
     if first:
         writer.writeheader()
     writer.writerow(row)
@@ -326,7 +331,8 @@ def perf(flags: Perf) -> None:
 
                 mine = measure_real(experiment, plan, bar, others=number == 0)
             else:
-                mine = measure_virtual(experiment, plan, bar)
+                measure = measure_flow if experiment.time == "flow" else measure_virtual
+                mine = measure(experiment, plan, bar)
         rows += mine
         for engine in dict.fromkeys(row.engine for row in mine):
             rate = experiment.rate or "as the topology says"
@@ -343,7 +349,7 @@ def perf(flags: Perf) -> None:
         _engines_beside(output, rows, plan)
     if flags.out is not None:
         output.note("wrote " + ", ".join(str(path) for path in write_perf(flags.out, rows, collective, experiments[0])))
-    wrong = sum(one.wrong for row in rows for one in (row.out_of_place, row.in_place) if one is not None)
+    wrong = sum(one.wrong or 0 for row in rows for one in (row.out_of_place, row.in_place) if one is not None)
     if wrong:
         raise Failed(f"{wrong} elements are wrong; see the columns #wrong")
 
@@ -356,7 +362,8 @@ def _line(row: Row) -> str:
 def _figures(found: Figures | None) -> str:
     if found is None:
         return f"{'N/A':>7s}  {'N/A':>6s}  {'N/A':>6s}  {'N/A':>5s}"
-    return f"{_time(found.time_us):>7s}  {_bandwidth(found.algbw)}  {_bandwidth(found.busbw)}  {found.wrong:5d}"
+    wrong = "N/A" if found.wrong is None else str(found.wrong)  # as nccl-tests, where values are not checked
+    return f"{_time(found.time_us):>7s}  {_bandwidth(found.algbw)}  {_bandwidth(found.busbw)}  {wrong:>5s}"
 
 
 def _bandwidth(value: float) -> str:
@@ -377,10 +384,11 @@ def _time(microseconds: float) -> str:
 
 def _foot(rows: Sequence[Row]) -> list[str]:
     every = [one for row in rows for one in (row.out_of_place, row.in_place) if one is not None]
-    wrong = sum(one.wrong for one in every)
+    checked = [one.wrong for one in every if one.wrong is not None]
+    wrong = sum(checked)
     mean = sum(one.busbw for one in every) / len(every)
     return [
-        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
+        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}" if checked else f"# {MODEL_ERROR}",
         f"# Avg bus bandwidth    : {mean:g}",
         "#",
         "",

@@ -8,6 +8,8 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.flags import Flag, command
 from p4reduce.cli.flags import Json, Open
 
+FILES: Final = "p4reduce.cli.commands.files"
+"""what reads and writes them"""
 KINDS: Final = {
     "settings": ("cli/example_files/settings.yaml", "run, compare, sweep, demo, launch, confirm, plan show --config"),
     "topology": ("topologies/two-racks.yaml", "topo show, and as --topology all commands"),
@@ -58,6 +60,7 @@ class Watch:
     "p4reduce report out/demo/result.json",
     "p4reduce report out/a out/b --title 'Two networks' --out two.html",
     "p4reduce report out/sweep/sweep.csv --out sweep.html",
+    within=FILES,
 )
 class Report:
     """Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.
@@ -82,6 +85,7 @@ class Report:
     "p4reduce example",
     "p4reduce example tasks > tasks.yaml",
     "p4reduce example settings > my.yaml",
+    within=FILES,
 )
 class Example:
     """Print an example of an input file, or list all examples.

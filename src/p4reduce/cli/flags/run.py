@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from p4reduce.runs.experiment import Experiment
 
 LISTS: Final = "Lists to combine"
+ONLY_REAL: Final = ("target", "links", "unshaped", "budget_s")
+"""settings that a run in real time alone has"""
 RUN: Final = "p4reduce.cli.commands.run"
 """what runs experiments"""
 DEMO: Final = {"model": "digits", "topology": "leaf-spine-8"}
@@ -71,6 +73,7 @@ class Demo:
     "p4reduce run -t star8 --target bmv2 --loss 0.01    # real switches, real sockets (root, BMv2)",
     "p4reduce run -t star8 --time real --links udp      # real sockets without root",
     "p4reduce run --live --hold                         # watch it in a browser: docs/live.md",
+    "p4reduce run -t fat-tree:k=16 --rate 100G -e 250M --time flow  # 1,024 workers x 1 GB, by a model without packets",
     "p4reduce run --json | jq .network.ratio_to_bound",
 )
 class Run:
@@ -95,7 +98,9 @@ class Run:
 
     def check(self) -> None:
         """What it may be."""
-        _ = self.experiment
+        if self.experiment.time == "flow" and (self.live or self.pcap is not None):
+            flag = "--live" if self.live else "--pcap"
+            raise BadInput(f"{flag}: the flow model has no packets; choose --time virtual")
 
 
 @command(
@@ -105,6 +110,7 @@ class Run:
     "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
     "p4reduce launch -n 4 scripts/train_ddp.py           # PyTorch: init_process_group('p4reduce'), docs/torch.md",
     "p4reduce launch -n 4 --live scripts/all_reduce.py  # a page shows the network as the script goes on",
+    "p4reduce launch -n 64 --time flow train.py          # sums by NumPy, in the time of a model without packets",
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
     passes_on=True,
@@ -160,6 +166,8 @@ class Launch:
             raise BadInput("--join: a group with a --deadline cannot grow; leave one of them away")
         if self.experiment.time == "real" and (self.server or self.pcap is not None):
             raise BadInput(f"{'--server' if self.server else '--pcap'}: not for scripts in real time")
+        if self.experiment.time == "flow" and self.live:
+            raise BadInput("--live: the flow model has no packets to show; choose --time virtual")
 
 
 @command(
@@ -311,7 +319,10 @@ class Sweep:
     out: Annotated[Path, Flag("Folder for sweep.csv, to which each run adds its row.", "-o")] = Path("out/sweep")
     as_json: Json = False
     settings: Annotated[
-        Settings, Described(omit=("plan", "elements", "seed", "lanes", "rate", "faults.loss", "workers"))
+        Settings,
+        Described(
+            omit=("plan", "elements", "seed", "lanes", "rate", "faults.loss", "workers", *ONLY_REAL), real_time=True
+        ),
     ]
 
     @cached_property
@@ -333,4 +344,5 @@ class Sweep:
 
     def check(self) -> None:
         """What each of them may be."""
-        _ = self.experiments
+        if any(experiment.time == "real" for experiment in self.experiments):
+            raise BadInput("--time: a sweep knows virtual and flow; 'p4reduce compare' knows real, too")

@@ -335,11 +335,17 @@ class Job:
         else:
             self.server = index
 
-    def note(self, operation: str, elements: int, *, words: bool = False) -> None:
-        """Remember a collective for the prediction; ``words``: its lanes were added as they are, without exponents."""
+    def lead(self, operation: str, *, words: bool = False) -> int:
+        """How many chunks ahead a collective agrees on exponents.
+
+        ``words``: its lanes are added as they are, without exponents.
+        """
         sums = operation in {"all_reduce", "push", "push_pull"}
-        lead = self.plan.lead if sums and isinstance(self.numbers, BlockFloat) and not words else 0
-        self.carried.append((Operation(operation), elements, lead))
+        return self.plan.lead if sums and isinstance(self.numbers, BlockFloat) and not words else 0
+
+    def note(self, operation: str, elements: int, *, words: bool = False) -> None:
+        """Remember a collective for the prediction; ``words`` as of :meth:`lead`."""
+        self.carried.append((Operation(operation), elements, self.lead(operation, words=words)))
 
     def predicted(self) -> dict[Hop, Traffic]:
         """First transmissions of all collectives so far, on every directed link."""

@@ -27,6 +27,7 @@ from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import check_memory, provenance
+from p4reduce.runs.jobs import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
 from p4reduce.runs.real.backend import Carried, Closing, Counts, ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup
@@ -35,7 +36,6 @@ from p4reduce.runs.real.wires import LinkRelays, VethWires, open_wires
 from p4reduce.runs.result import ClosedRecord, CollectiveRecord, LeftOut, RealRun, RunResult, Steps, TrainingPoint
 from p4reduce.runs.runner import training_iterations, training_result, without_values
 from p4reduce.runs.summary import Observed, describe_topology, result_of
-from p4reduce.runs.virtual.carrier import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
 from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop

@@ -25,7 +25,6 @@ from typing import Any, Final, Self
 import numpy as np
 
 from p4reduce.base.errors import ControllerError, PlanError, RealError
-from p4reduce.base.ports import free_ports
 from p4reduce.base.records import RecordError, from_json, from_plain, to_json, to_plain
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.control_plane.counters import Operation, plan_bound
@@ -33,7 +32,7 @@ from p4reduce.group.backend import FloatArray
 from p4reduce.group.communicator import STEP
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import Journal
-from p4reduce.group.remote import ADDRESS, SPEC
+from p4reduce.group.remote import ADDRESS, SPEC, free_ports
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.real.net import HOST_INTERFACE
 from p4reduce.network.real.net.namespaces import stop

@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.entries import P4Program
-from p4reduce.group.backend import Figure, Joined, Seat, Span
+from p4reduce.group.backend import Death, Figure, Joined, Seat, Span
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError, ExcludedError
 from p4reduce.group.membership import Decision
@@ -19,6 +19,7 @@ from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.network.jobs.network import bundled, from_files, from_source
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.jobs import FlowCarrier, RunJobs
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.incidents import Incident, joining
 from p4reduce.runs.virtual.surviving import SurvivingCarrier
@@ -29,79 +30,48 @@ from p4reduce.workers.specs import Congestion
 T = TypeVar("T")
 
 
-class Cluster:
-    """Workers, and a parameter server where the topology has a host for one, joined by P4 switches.
+C = TypeVar("C", bound=RunJobs)
 
-    Use it as a context manager::
 
-        with Cluster(Experiment(topology="star8", plan="steiner")) as cluster:
-            cluster.run_threads(lambda comm: comm.all_reduce(my_array(comm.rank)))
+class RunCluster(Generic[C]):
+    """Workers, and a parameter server where the topology has a host for one, whose collectives a carrier carries out.
 
-    ``capture``: a pcap file for what passes the first worker's link. ``faults``: of single directions of links, by the
-    (node, port) that they leave, instead of the experiment's. ``congestion``: of all workers, instead of the plans'.
-    ``incidents``: hosts, processes, switches and links that end on the way, with ``on_failure: abort`` so does the run;
-    and hosts that join. Those have ranks behind the others', in order; a server's is behind all (``server_rank``).
-
-    Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built.
+    Use it as a context manager. ``carrier`` is closed with it. Ranks of hosts that may join are behind the others', in
+    order; a server's is behind all (``server_rank``).
     """
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        *,
-        capture: Path | None = None,
-        faults: Mapping[Hop, Faults] | None = None,
-        congestion: Congestion | None = None,
-        incidents: Iterable[Incident] = (),
-    ) -> None:
-        if experiment.time == "real":
-            raise ExperimentError("time: real is not for this command; 'p4reduce run', 'compare' and 'confirm' know it")
-        self.experiment = experiment
-        self.topology = build_topology(experiment)
-        self.program = program_of(experiment)
-        workers = worker_hosts(self.topology, experiment.workers)
-        servers = [host.name for host in self.topology.servers]
-        self.server = servers[0] if servers else None
-        self.workers = workers
-        incidents = tuple(incidents)
-        if incidents and experiment.deadline is not None:
-            raise ExperimentError(
-                "deadline: a group that members join or leave waits for its stragglers; leave it away"
-            )
-        self._places = len(workers) + len(joining(incidents))
-        survives = experiment.on_failure != "abort" or bool(incidents)
-        make = partial(SurvivingCarrier, incidents=incidents) if survives else Carrier
-        self.carrier: Carrier = make(
-            experiment,
-            self.topology,
-            self.program,
-            workers=workers,
-            server=self.server,
-            capture=capture,
-            faults=faults,
-            congestion=congestion,
-        )
+    def __init__(self, carrier: C, *, joining: int = 0, on_death: Death | None = None) -> None:
+        self.carrier = carrier
+        self.experiment = carrier.experiment
+        self.topology = carrier.topology
+        self.workers, self.server = carrier.workers, carrier.server
+        self._places = len(self.workers) + joining
         self._groups: dict[tuple[tuple[int, ...], int], Rendezvous] = {}
         self._grouping = threading.Lock()
         try:
             self._rendezvous = Rendezvous(
                 self._places,
-                members=len(workers),
+                members=len(self.workers),
                 server=self.server is not None,
-                carry=self.carrier.carry,
-                start_ps=self.carrier.network.now,
+                carry=carrier.carry,
+                start_ps=carrier.now,
                 subgroup=self._seat_in,
-                carry_stale=self.carrier.carry_stale,
-                on_death=self._note_death if experiment.on_failure != "abort" else None,
+                carry_stale=carrier.carry_stale,
+                on_death=on_death,
             )
         except BaseException:
-            self.carrier.close()
+            carrier.close()
             raise
+
+    @property
+    def program(self) -> P4Program | None:
+        """What the switches run; None where there are none."""
+        return None
 
     @property
     def decisions(self) -> Sequence[Decision]:
         """What was decided of the group's members, in order."""
-        return self.carrier.journal.decisions if isinstance(self.carrier, SurvivingCarrier) else ()
+        return ()
 
     def die(self, rank: int, reason: str) -> bool:
         """A rank's process has ended without leaving; False where the others cannot go on without it."""
@@ -111,10 +81,6 @@ class Cluster:
     def failure(self) -> ClusterError | None:
         """What the whole group has ended with."""
         return self._rendezvous.failure
-
-    def _note_death(self, rank: int, at_ps: int, reason: str) -> None:
-        if isinstance(self.carrier, SurvivingCarrier):
-            self.carrier.note_death(rank, at_ps, reason)
 
     @property
     def size(self) -> int:
@@ -138,11 +104,7 @@ class Cluster:
     @property
     def outside(self) -> Mapping[int, str]:
         """Workers that were to join and did not, and why."""
-        if not isinstance(self.carrier, SurvivingCarrier):
-            return {}
-        came = {rank for decision in self.decisions for rank in decision.joined}
-        left = [rank for rank in range(self.size, self.places) if rank not in came]
-        return {rank: self.carrier.agreement.refused.get(rank, "the others ended before") for rank in left}
+        return {}
 
     def _seat_in(self, rank: int, ranks: tuple[int, ...], serial: int) -> Seat:
         """The seat of ``rank`` in the serial-th group of ``ranks``, which is made when its first member asks."""
@@ -156,7 +118,7 @@ class Cluster:
                     len(ranks),
                     server=False,
                     carry=lambda calls, check: self.carrier.carry(calls, check, hosts),
-                    start_ps=self.carrier.network.now,
+                    start_ps=self.carrier.now,
                     ranks=ranks,
                     clocks=[self._rendezvous.clock(one) for one in ranks],
                 )
@@ -267,6 +229,111 @@ class Cluster:
         self.close()
 
 
+class Cluster(RunCluster[Carrier]):
+    """The same, joined by P4 switches in virtual time::
+
+        with Cluster(Experiment(topology="star8", plan="steiner")) as cluster:
+            cluster.run_threads(lambda comm: comm.all_reduce(my_array(comm.rank)))
+
+    ``capture``: a pcap file for what passes the first worker's link. ``faults``: of single directions of links, by the
+    (node, port) that they leave, instead of the experiment's. ``congestion``: of all workers, instead of the plans'.
+    ``incidents``: hosts, processes, switches and links that end on the way, with ``on_failure: abort`` so does the run;
+    and hosts that join.
+
+    Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        capture: Path | None = None,
+        faults: Mapping[Hop, Faults] | None = None,
+        congestion: Congestion | None = None,
+        incidents: Iterable[Incident] = (),
+    ) -> None:
+        if experiment.time == "real":
+            raise ExperimentError("time: real is not for this command; 'p4reduce run', 'compare' and 'confirm' know it")
+        if experiment.time == "flow":
+            raise ExperimentError("time: flow is not for this command; 'p4reduce run', 'compare' and 'perf' know it")
+        topology = build_topology(experiment)
+        program = program_of(experiment)
+        incidents = tuple(incidents)
+        if incidents and experiment.deadline is not None:
+            raise ExperimentError(
+                "deadline: a group that members join or leave waits for its stragglers; leave it away"
+            )
+        survives = experiment.on_failure != "abort" or bool(incidents)
+        make = partial(SurvivingCarrier, incidents=incidents) if survives else Carrier
+        carrier: Carrier = make(
+            experiment,
+            topology,
+            program,
+            workers=worker_hosts(topology, experiment.workers),
+            server=server_host(topology),
+            capture=capture,
+            faults=faults,
+            congestion=congestion,
+        )
+        self._program = program
+        note = self._note_death if experiment.on_failure != "abort" else None
+        super().__init__(carrier, joining=len(joining(incidents)), on_death=note)
+
+    @property
+    def program(self) -> P4Program:
+        """What the switches run."""
+        return self._program
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """What was decided of the group's members, in order."""
+        return self.carrier.journal.decisions if isinstance(self.carrier, SurvivingCarrier) else ()
+
+    def _note_death(self, rank: int, at_ps: int, reason: str) -> None:
+        if isinstance(self.carrier, SurvivingCarrier):
+            self.carrier.note_death(rank, at_ps, reason)
+
+    @property
+    def outside(self) -> Mapping[int, str]:
+        """Workers that were to join and did not, and why."""
+        if not isinstance(self.carrier, SurvivingCarrier):
+            return {}
+        came = {rank for decision in self.decisions for rank in decision.joined}
+        left = [rank for rank in range(self.size, self.places) if rank not in came]
+        return {rank: self.carrier.agreement.refused.get(rank, "the others ended before") for rank in left}
+
+
+class FlowCluster(RunCluster[FlowCarrier]):
+    """The same where collectives are flows: nothing runs but the model (``time: flow``)."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        topology = build_topology(experiment)
+        super().__init__(
+            FlowCarrier(
+                experiment,
+                topology,
+                workers=worker_hosts(topology, experiment.workers),
+                server=server_host(topology),
+            )
+        )
+
+
+def cluster_of(
+    experiment: Experiment, *, capture: Path | None = None, incidents: Iterable[Incident] = ()
+) -> Cluster | FlowCluster:
+    """The cluster of an experiment in virtual time or in the flow model.
+
+    Raises ``ExperimentError`` for what the model does not know, and what a cluster cannot be made of.
+    """
+    if experiment.time != "flow":
+        return Cluster(experiment, capture=capture, incidents=incidents)
+    if capture is not None:
+        raise ExperimentError("pcap: the flow model has no packets to record; choose time: virtual")
+    if tuple(incidents):
+        raise ExperimentError("join: the flow model knows no group that changes; choose time: virtual")
+    return FlowCluster(experiment)
+
+
 def build_topology(experiment: Experiment) -> Topology:
     """The experiment's topology with its rate and delay overrides."""
     topology = load(experiment.topology)
@@ -307,3 +374,8 @@ def worker_hosts(topology: Topology, wanted: int | None) -> tuple[str, ...]:
     if wanted > len(hosts):
         raise ExperimentError(f"workers: {wanted}, but topology {topology.name!r} has {len(hosts)} hosts for workers")
     return hosts[:wanted]
+
+
+def server_host(topology: Topology) -> str | None:
+    """The host of the parameter server, where there is one."""
+    return topology.servers[0].name if topology.servers else None

@@ -16,7 +16,7 @@ from p4reduce.group.agreement import Damaged, Ended, Event
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import VIRTUAL_LEASE, Leases
 from p4reduce.network.virtual import Faults, VirtualNetwork
-from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS
+from p4reduce.runs.jobs import CONTROL_LATENCY_PS
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import Ends, is_down

@@ -32,7 +32,7 @@ from p4reduce.group.membership import Answer, Decision
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import PATIENCE_PS, ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.network.virtual import Stop
-from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS, beyond_int32
+from p4reduce.runs.jobs import CONTROL_LATENCY_PS, beyond_int32
 from p4reduce.workers.records import Collective, State
 from p4switch.base.values import PS_PER_MS
 

@@ -15,7 +15,8 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import link_faults
-from p4reduce.runs.virtual.carrier import ALL_TO_ALL_JOB, FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB, Carrier
+from p4reduce.runs.jobs import ALL_TO_ALL_JOB, FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
+from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.incidents import Health, Incident, joining
 from p4reduce.runs.virtual.survival import Restored, Survival
 from p4reduce.topologies import Topology

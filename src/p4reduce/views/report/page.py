@@ -273,7 +273,9 @@ def _provenance(results: Sequence[RunResult], names: Sequence[str]) -> list[Mark
         element(
             "p",
             "First transmissions counted on links and by the P4 program were compared with the plan's prediction on "
-            "every link, for every run. The same settings give the same result file, byte for byte.",
+            "every link, for every run. The same settings give the same result file, byte for byte."
+            if results[0].flow is None
+            else f"Bytes are the plans' predictions, and times are of a model: {results[0].flow}.",
         ),
     ]
     for name, result in zip(names, results, strict=True):

@@ -100,6 +100,6 @@ def test_not_finite_is_an_error_where_that_is_asked(tmp_path):
 
 
 def _free_port():
-    from p4reduce.base.ports import free_ports
+    from p4reduce.group.remote import free_ports
 
     return free_ports(1)[0]

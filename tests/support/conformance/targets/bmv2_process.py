@@ -14,7 +14,7 @@ from typing import IO, Final
 
 import grpc
 
-from p4reduce.base.ports import free_ports
+from p4reduce.group.remote import free_ports
 from p4reduce.network.real.net import here_command
 from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from tests.support.conformance.targets.command_line import CommandFailed, CommandLine

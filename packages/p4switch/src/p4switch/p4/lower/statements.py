@@ -49,7 +49,7 @@ from p4switch.p4.syntax.tree import (
     Variable,
 )
 from p4switch.p4.types.kinds import BOOL, ActionRun, CompositeType, DeclaredType, plain
-from p4switch.p4.types.tables import MOST_PRIORITY
+from p4switch.p4.types.statements import MOST_PRIORITY
 
 if TYPE_CHECKING:
     from p4switch.p4.lower.storage import Lowering

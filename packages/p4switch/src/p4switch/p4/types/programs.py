@@ -61,8 +61,7 @@ from p4switch.p4.types.kinds import (
     plain,
     width_of,
 )
-from p4switch.p4.types.statements import Statements
-from p4switch.p4.types.tables import Selects, Tables
+from p4switch.p4.types.statements import Selects, Statements, Tables
 
 # Whether a parser comes to an end, and a statement without a ``return``.
 

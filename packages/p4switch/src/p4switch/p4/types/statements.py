@@ -1,9 +1,12 @@
-"""Checks of statements (P4_16 specification, section 12)."""
+"""Checks of statements, actions, tables, entries and parsers' transitions (P4_16 specification, sections 12 to 14)."""
 
-from typing import Any
+from typing import Any, Final
 
 from p4switch.p4.syntax.tree import (
+    Action,
+    ActionRef,
     Assign,
+    Binary,
     Block,
     Call,
     CallStatement,
@@ -11,18 +14,25 @@ from p4switch.p4.syntax.tree import (
     Declaration,
     Default,
     Empty,
+    Entry,
     Exit,
+    Expression,
     For,
     ForIn,
     If,
     Instance,
+    KeyElement,
     LeaveLoop,
+    ListOf,
     Member,
     Name,
     Return,
     Slice,
+    State,
     Statement,
     Switch,
+    Table,
+    Transition,
     Variable,
 )
 from p4switch.p4.types.base import (
@@ -31,6 +41,7 @@ from p4switch.p4.types.base import (
     describes_instance,
     may_be_constant,
     near,
+    what_is,
 )
 from p4switch.p4.types.calls import Calls
 from p4switch.p4.types.expressions import Expressions
@@ -44,10 +55,17 @@ from p4switch.p4.types.kinds import (
     ApplyResult,
     Basic,
     Bits,
+    CompositeType,
     DeclaredType,
     EnumType,
+    SetType,
+    StackType,
+    TupleType,
     Type,
+    bits,
+    is_header,
     plain,
+    width_of,
 )
 
 
@@ -280,3 +298,384 @@ def _shown(node: Any) -> str:
         case Slice():
             return f"{_shown(node.base)}[…]"
     return "the left side"
+
+
+# Actions, tables and their entries, and what a parser's ``select`` goes by (sections 13.6, 14.1 and 14.2).
+
+
+PROPERTIES: Final = (
+    "size", "implementation", "counters", "meters", "support_timeout", "largest_priority_wins", "priority_delta"
+)  # fmt: skip
+MOST_PRIORITY: Final = (1 << 31) - 1
+_MATCHES: Final = ("exact", "lpm", "ternary", "range", "optional", "selector")
+
+
+class Tables(Part):
+    """Checks actions and tables."""
+
+    def __init__(self, env: Environment, calls: Calls, expressions: Expressions, statements: Statements) -> None:
+        super().__init__(env)
+        self._calls = calls
+        self._expressions = expressions
+        self._statements = statements
+        self._coerce = expressions.coercion.coerce
+        self._resolve = expressions.resolver.resolve
+
+    def check_action(self, action: Action) -> None:
+        """An action; the parameters with a direction come first."""
+        outer, self.env.context = self.env.context, "action"
+        with self.env.inner_scope():
+            free = ""
+            for parameter in action.parameters:
+                parameter.type = self._resolve(parameter.ref)
+                if describes_instance(parameter.type):
+                    self.error(parameter.at, f"{parameter.type} cannot be the parameter of an action")
+                if parameter.default is not None:
+                    what = f"{parameter.name} is"
+                    parameter.default = self._expressions.checked(parameter.default, parameter.type, what)
+                if parameter.direction and parameter.type is INTEGER:
+                    hint = "Write bit<32> or int<32>."
+                    self.error(parameter.at, f"the parameter {parameter.name!r} has no width", hint)
+                if not parameter.direction:
+                    free = parameter.name
+                elif free:
+                    hint = "Parameters of the control plane, which have no direction, come last."
+                    self.error(
+                        parameter.at, f"{parameter.name!r} has a direction, but {free!r} before it has none", hint
+                    )
+                self.env.declare(parameter)
+            with self.env.inner_scope():
+                for item in action.body.items:
+                    self._statements.check_item(item)
+        self.env.context = outer
+
+    def check_table(self, table: Table) -> None:
+        """A table with its keys, actions and entries."""
+        table.type = self.env.types.declared("table", table)
+        for key in table.keys:
+            self._key(key, table)
+        lpm = [key for key in table.keys if key.match == "lpm"]
+        if len(lpm) > 1:
+            hint = "Make all but one 'ternary' or 'exact'."
+            self.error(lpm[1].at, f"the table {table.name!r} has {len(lpm)} lpm keys; it may have one", hint)
+        if not table.actions:
+            hint = "Write actions = { NoAction; }."
+            self.env.diagnostics.warning(table.at, f"the table {table.name!r} has no actions", hint)
+        seen: dict[str, ActionRef] = {}
+        for ref in table.actions:
+            self._action_ref(ref, table, None)
+            if ref.name in seen:
+                self.error(ref.at, f"the action {ref.name!r} is listed twice")
+            seen[ref.name] = ref
+        if table.default is not None:
+            self._action_ref(table.default, table, seen)
+            listed = seen.get(table.default.name)
+            if listed is not None and listed.has("tableonly"):
+                self.error(table.default.at, f"{listed.name!r} is @tableonly, so it cannot be the default action")
+        self._properties(table)
+        for entry in table.entries or ():
+            self._entry(entry, table, seen)
+        self._count_entries(table)
+        self._rank_entries(table)
+        self.env.declare(table)
+
+    def _count_entries(self, table: Table) -> None:
+        size = table.properties.get("size")
+        if table.entries and not table.keys:
+            self.error(table.entries[0].at, f"the table {table.name!r} has entries, but no keys")
+        most = size.value.value if size is not None else None
+        if table.entries and size is not None and isinstance(most, int) and len(table.entries) > most:
+            message = f"the table {table.name!r} has {len(table.entries)} entries, but a size of {most}"
+            self.env.diagnostics.warning(size.at, message)
+
+    def _key(self, key: KeyElement, table: Table) -> None:
+        outer, self.env.context = self.env.context, "apply"
+        kind = self._expressions.check(key.expression)
+        self.env.context = outer
+        match = self.env.match_kinds.get(key.match)
+        if match is None or key.match not in _MATCHES:
+            self.error(key.at, f"there is no kind of match {key.match!r}", near(key.match, _MATCHES))
+        if kind is UNKNOWN:
+            return
+        bare = plain(kind)
+        if kind is INTEGER:
+            self.error(key.at, "a number of no width is no key")
+        elif not isinstance(bare, Bits | EnumType) and bare not in (BOOL, ERROR):
+            hint = "Use its fields." if is_header(bare) else ""
+            self.error(key.at, f"{kind} is no key: a key is a number, bool, enum or error", hint)
+        elif key.match in ("lpm", "range") and bare in (BOOL, ERROR):
+            self.error(key.at, f"{kind} cannot be matched by {key.match!r}", "Use 'exact' or 'ternary'.")
+
+    def _action_ref(self, ref: ActionRef, table: Table, listed: dict[str, ActionRef] | None) -> None:
+        """An action of the list (``listed`` is None), or the default action or that of an entry."""
+        target = (self.env.globals if ref.rooted else self.env.scope).find(ref.name)
+        if not isinstance(target, Action):
+            if target is None:
+                hint = self.env.scope.near(ref.name) or "Declare the action above the table."
+                self.error(ref.at, f"there is no action {ref.name!r}", hint)
+            else:
+                self.error(ref.at, f"{ref.name!r} is {what_is(target)}, not an action")
+            return
+        ref.target = target
+        for argument in ref.arguments:
+            if argument.value is not None:
+                self._expressions.check(argument.value)
+        bound_before = sum(bool(p.direction) for p in target.parameters)
+        what = f"the action {ref.name!r}"
+        if listed is None:
+            wanted = target.parameters[:bound_before]
+            if len(ref.arguments) > bound_before:
+                hint = "The others come from the control plane, with each entry."
+                self.error(ref.at, f"{what} takes {bound_before} arguments here: those with a direction", hint)
+                return
+            free: list[Expression | None] = [None] * (len(target.parameters) - bound_before)
+            ref.bound = self._calls.bind(ref.at, what, wanted, ref.arguments, {}) + free
+            return
+        if ref.name not in listed:
+            message = f"{what} is not in the list of actions of the table {table.name!r}"
+            self.error(ref.at, message, f"Add '{ref.name};' to its actions.")
+            return
+        others = target.parameters[bound_before:]
+        arguments = ref.arguments
+        if bound_before and len(arguments) == len(target.parameters):
+            arguments = arguments[bound_before:]  # those with a direction are repeated
+        values = self._calls.bind(ref.at, what, others, arguments, {})
+        for value in values:
+            if value is not None and value.value is None and value.type is not UNKNOWN:
+                self._calls.not_constant(value, what)
+        before: list[Expression | None] = [None] * bound_before
+        ref.bound = before + values
+
+    def _properties(self, table: Table) -> None:
+        for name, item in table.properties.items():
+            kind = self._expressions.check(item.value)
+            if name == "size":
+                if self._expressions.constant(item.value, "the size of a table") is not None and item.value.value < 0:
+                    self.error(item.at, "the size of a table is negative")
+            elif name in ("support_timeout", "largest_priority_wins"):
+                if kind is not UNKNOWN and kind is not BOOL:
+                    self.error(item.at, f"{name!r} is a bool, not {kind}")
+            elif name == "priority_delta":
+                delta = self._expressions.constant(item.value, "the distance of priorities")
+                if delta is not None and delta < 1:
+                    self.error(item.at, f"'priority_delta' is at least 1, not {delta}")
+            elif name in ("implementation", "counters", "meters"):
+                self._object(table, name, item.value, kind)
+            elif name not in PROPERTIES:
+                if name == "default" or near(
+                    name, (*PROPERTIES, "key", "actions", "default_action", "entries")
+                ).startswith("Did"):
+                    hint = near(name, (*PROPERTIES, "key", "actions", "default_action", "entries"))
+                    self.env.diagnostics.warning(item.at, f"a table has no property {name!r}; it is left out", hint)
+                else:
+                    self.env.diagnostics.warning(item.at, f"the property {name!r} of a table means nothing here")
+
+    def _object(self, table: Table, name: str, value: Expression, kind: Type) -> None:
+        wanted = {
+            "implementation": ("action_profile", "action_selector"),
+            "counters": ("direct_counter", "counter"),
+            "meters": ("direct_meter", "meter"),
+        }[name]
+        if kind is UNKNOWN:
+            return
+        if not isinstance(kind, DeclaredType) or kind.name not in wanted:
+            hint = f"Write {name} = {wanted[0]}(…), or the name of one."
+            self.error(value.at, f"{name!r} of the table {table.name!r} is {wanted[0]}, not {kind}", hint)
+        elif kind.name in ("counter", "meter"):
+            hint = f"Declare {wanted[0]}(…), without a size: it has one cell for each entry."
+            self.error(value.at, f"{name!r} of a table is a {wanted[0]}", hint)
+        elif isinstance(value, Call | Name | Member):
+            return
+
+    # --- entries
+
+    def _entry(self, entry: Entry, table: Table, seen: dict[str, ActionRef]) -> None:
+        keys = entry.keyset.items if isinstance(entry.keyset, ListOf) else [entry.keyset]
+        if len(keys) == 1 and isinstance(keys[0], Default) and len(table.keys) != 1:
+            keys = keys * len(table.keys)
+        if len(keys) != len(table.keys):
+            self.error(entry.at, f"this entry has {len(keys)} keys; the table {table.name!r} has {len(table.keys)}")
+        else:
+            for position, (value, key) in enumerate(zip(keys, table.keys, strict=True)):
+                keys[position] = self._entry_key(value, key)
+            entry.keyset = ListOf(entry.keyset.at, entry.keyset.end, keys)
+        if entry.priority is not None:
+            entry.priority = self._expressions.checked(entry.priority, INTEGER, "a priority is")
+        self._action_ref(entry.action, table, seen)
+        listed = seen.get(entry.action.name)
+        if listed is not None and listed.has("defaultonly"):
+            self.error(entry.action.at, f"{listed.name!r} is @defaultonly, so no entry can have it")
+
+    def _rank_entries(self, table: Table) -> None:
+        """Which entry is tried before which (specification, section 14.2.1.4)."""
+        entries = table.entries or []
+        for rank, entry in enumerate(entries, 1):
+            entry.rank = rank
+        first = next((entry for entry in entries if entry.priority is not None), None)
+        if first is None:
+            return
+        if table.entries_constant:
+            hint = "Their order decides: leave out 'priority', or 'const'."
+            self.error(first.at, "'const entries' have no priorities", hint)
+        elif all(key.match in ("exact", "lpm") for key in table.keys):
+            hint = "Leave them out: at most one entry matches, or that of the longest prefix is taken."
+            self.error(first.at, f"the keys of the table {table.name!r} need no priorities", hint)
+        elif first is not entries[0]:
+            hint = "Write priority=…: in front of its keys; those behind it then count on from it."
+            self.error(entries[0].at, "the first entry has no priority, though a later one has", hint)
+        else:
+            self._rank_by_priority(table, entries)
+
+    def _rank_by_priority(self, table: Table, entries: list[Entry]) -> None:
+        largest, delta = (table.properties.get(name) for name in ("largest_priority_wins", "priority_delta"))
+        down = largest is None or largest.value.value is not False
+        step = delta.value.value if delta is not None and isinstance(delta.value.value, int) else 1
+        priorities: list[int] = []
+        for entry in entries:
+            if entry.priority is None:
+                priority = priorities[-1] - step if down else priorities[-1] + step
+            else:
+                found = self._expressions.constant(entry.priority, "a priority")
+                if found is None:
+                    return
+                priority = found
+            if not 0 <= priority <= MOST_PRIORITY:
+                message = f"this entry has the priority {priority}; there are 0 to {MOST_PRIORITY}"
+                hint = "It counts on from the entry before it: begin with a larger one." if priority < 0 else ""
+                self.error(entry.at, message, hint)
+                return
+            if priority in priorities:
+                before = f"entry {priorities.index(priority) + 1}"
+                message = f"this entry has the priority {priority}, which {before} has, too"
+                self.env.diagnostics.warning(entry.at, message)
+            priorities.append(priority)
+        order = sorted(range(len(entries)), key=lambda i: -priorities[i] if down else priorities[i])
+        if order != list(range(len(entries))):
+            message = f"the entries of the table {table.name!r} do not stand in the order of their priorities"
+            self.env.diagnostics.warning(entries[0].at, message)
+        for rank, position in enumerate(order, 1):
+            entries[position].rank = rank
+
+    def _entry_key(self, value: Expression, key: KeyElement) -> Expression:
+        kind = key.expression.type or UNKNOWN
+        checked = self.check_keyset(value, kind)
+        if isinstance(checked, Default) or kind is UNKNOWN:
+            if key.match == "exact" and isinstance(checked, Default):
+                self.error(value.at, "an exact key has one value; '_' stands for any", "Use 'ternary' for this key.")
+            return checked
+        what = checked.operator if isinstance(checked, Binary) else ""
+        if what == ".." and key.match != "range":
+            self.error(value.at, f"a range is no value of a key that is {key.match!r}")
+        elif what == "&&&" and key.match in ("exact", "range", "optional"):
+            self.error(value.at, f"a mask is no value of a key that is {key.match!r}", "Use 'ternary' for this key.")
+        elif what == "&&&" and key.match == "lpm" and isinstance(checked, Binary):
+            mask = checked.right.value
+            width = getattr(plain(kind), "width", 0)
+            if isinstance(mask, int) and (~mask & ((1 << width) - 1)) & ((~mask & ((1 << width) - 1)) + 1):
+                self.error(value.at, "the mask of an lpm key is ones and then zeros", "Use 'ternary' for this key.")
+        return checked
+
+    def check_keyset(self, value: Expression, kind: Type) -> Expression:
+        """One key of an entry or a select: a value, a mask, a range or anything."""
+        if isinstance(value, Default):
+            value.type = kind
+            return value
+        if isinstance(value, Binary) and value.operator in ("&&&", ".."):
+            value.left = self._expressions.checked(value.left, self._masked(kind, value), "this key is")
+            value.right = self._expressions.checked(value.right, self._masked(kind, value), "this key is")
+            value.type = self.env.types.set(kind)
+            for side in (value.left, value.right):
+                self._known(side)
+            low, high = value.left.value, value.right.value
+            if value.operator == ".." and isinstance(low, int) and isinstance(high, int) and low > high:
+                self.error(value.at, f"the range {low} .. {high} is empty", "The lower end comes first.")
+            return value
+        self._expressions.check(value)
+        if isinstance(value.type, SetType):
+            element = value.type.element
+            if isinstance(element, CompositeType) and len(element.fields) == 1:
+                element = next(iter(element.fields.values()))
+            if element is not kind and kind is not UNKNOWN:
+                self.error(value.at, f"this key is {kind}, but these are sets of {value.type.element}")
+            return value
+        value = self._coerce(value, kind, "this key is")
+        self._known(value)
+        return value
+
+    def _masked(self, kind: Type, value: Binary) -> Type:
+        bare = plain(kind)
+        if isinstance(bare, EnumType) and bare.base and value.operator == "&&&":
+            return bare.base
+        return kind
+
+    def _known(self, value: Any) -> None:
+        if value.value is None and value.type is not UNKNOWN:
+            self._calls.not_constant(value, "a key")
+
+
+# Checks of transitions: what a parser's ``select`` goes by (P4_16 specification, section 13.6).
+
+
+class Selects(Part):
+    """Checks transitions."""
+
+    def __init__(self, env: Environment, expressions: Expressions, tables: Tables) -> None:
+        super().__init__(env)
+        self._expressions = expressions
+        self._give = expressions.coercion.give
+        self._check_keyset = tables.check_keyset
+
+    def check_transition(self, item: Transition, names: dict[str, State]) -> None:
+        """``transition s;``, ``transition select(…) { … }``; ``names``: the parser's states."""
+        if item.target is not None:
+            self._state_name(item.target, item.at, names)
+            return
+        kinds = [self._select_key(key) for key in item.keys]
+        for case in item.cases:
+            self._state_name(case.state, case.at, names)
+            keyset = case.keyset
+            keys = keyset.items if isinstance(keyset, ListOf) else [keyset]
+            single = len(keys) == 1 and len(kinds) != 1
+            if single and self._any_key(keys[0], kinds):
+                continue
+            if len(keys) != len(kinds):
+                self.error(case.at, f"this case has {len(keys)} keys, but 'select' has {len(kinds)}")
+                continue
+            checked = [self._check_keyset(key, kind) for key, kind in zip(keys, kinds, strict=True)]
+            case.keyset = ListOf(keyset.at, keyset.end, checked)
+
+    def _any_key(self, key: Any, kinds: list[Type]) -> bool:
+        """``default`` or a value set, which stand for all keys at once."""
+        if isinstance(key, Default):
+            return True
+        self._expressions.check(key)
+        if not isinstance(key.type, SetType) or not isinstance(key.type.element, TupleType | CompositeType):
+            return False
+        element = key.type.element
+        parts = element.elements if isinstance(element, TupleType) else tuple(element.fields.values())
+        widths, wanted = [width_of(part) for part in parts], [width_of(kind) for kind in kinds]
+        if widths != wanted and UNKNOWN not in kinds:
+            message = f"this value set has keys of {_listed(widths)} bits, but 'select' has keys of {_listed(wanted)}"
+            self.error(key.at, message, "Give its type the same fields in the same order.")
+        return True
+
+    def _select_key(self, key: Any) -> Type:
+        kind = self._expressions.check(key)
+        bare = plain(kind)
+        if kind is INTEGER:
+            self._give(key, bits(32))
+            self.error(key.at, "a number of no width is no key of 'select'")
+            return UNKNOWN
+        if kind is not UNKNOWN and not isinstance(bare, Bits | EnumType) and bare is not BOOL and bare is not ERROR:
+            hint = "Use its fields." if isinstance(bare, CompositeType | StackType) else ""
+            self.error(key.at, f"'select' cannot go by {kind}", hint)
+            return UNKNOWN
+        return kind
+
+    def _state_name(self, name: str, at: int, names: dict[str, State]) -> None:
+        if name not in names and name not in ("accept", "reject"):
+            self.error(at, f"there is no state {name!r}", near(name, [*names, "accept", "reject"]))
+
+
+def _listed(widths: list[int | None]) -> str:
+    return ", ".join(str(width) for width in widths)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.base.ports import free_ports
+from p4reduce.group.remote import free_ports
 
 
 def test_they_are_free_apart_from_each_other_and_none_of_those_that_clients_get():
@@ -22,12 +22,12 @@ def test_one_that_is_used_is_not_given(monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", free_ports(1)[0]))
         used = taken.getsockname()[1]
-        monkeypatch.setattr("p4reduce.base.ports.random.randrange", lambda *_: used)
+        monkeypatch.setattr("p4reduce.group.remote.random.randrange", lambda *_: used)
         with pytest.raises(OSError, match="no 1 free TCP ports"):
             free_ports(1)
 
 
 def test_where_all_ports_are_for_clients_the_kernel_chooses(monkeypatch, tmp_path):
     (tmp_path / "range").write_text("1024\t65535\n")
-    monkeypatch.setattr("p4reduce.base.ports._RANGE", tmp_path / "range")
+    monkeypatch.setattr("p4reduce.group.remote._CLIENT_PORTS", tmp_path / "range")
     assert min(free_ports(2)) >= 1024

@@ -1,0 +1,753 @@
+"""Collectives as flows: how long they take, alone or beside those of other jobs, without any packets.
+
+Everything follows from what is documented: frames of a plan and operation (`control_plane/counters.exchange`), their
+time on a link (docs/architecture.md, "Time and bytes"), windows, slots, pace, lead and acknowledgements
+(docs/protocol.md). Nothing is fitted. A collective's first chunks are looked at frame by frame (`sharing.opening`);
+from there on chunks are as far apart as the busiest link needs for the frames that it carries of each, or as the window
+lets them be where that is more. Beside other jobs, a collective flows at its share of links (`sharing.rates`).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from math import ceil, inf
+from typing import Final
+
+import numpy as np
+
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import Operation, exchange
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.problem import ACK_EVERY
+from p4reduce.control_plane.plans.routes import chunks, frame_bytes
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.specs import JobNumbers, pace_of, ps_window, timing_of
+from p4reduce.network.sharing import Bools, Demand, Ints, StreamFrames, TreeFrames, Waits, Wires, opening, rates
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.specs import MAX_RING_WINDOW
+from p4switch.base.values import PS_PER_US
+
+EVENTS: Final = 150_000
+"""of an opening: what a processor does in half a second"""
+RING_WINDOWS: Final = 3
+"""of a segment that is long"""
+LEAST_SEGMENT: Final = 4
+CLOSE: Final = 1e-6
+"""units: fewer are none"""
+SETTLED: Final = 1.02
+"""times the busiest link's time for a chunk: chunks that are farther apart wait for their window"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one part of a collective sends."""
+
+    plan: Plan
+    frames: TreeFrames | StreamFrames
+    units: int
+    """chunks; of a ring or all-to-all the frames of a stream"""
+    window: int
+    """units that may be on their way"""
+    busy: Mapping[Hop, float]
+    """how long each directed link is busy with a unit, ps"""
+    lead_busy: float
+    """the same of the busiest link with a frame without lanes that goes ahead, ps"""
+    step_ps: float = 0.0
+    """of a ring: how long a frame takes to the next host, the mean of all hosts, ps"""
+
+    @property
+    def busiest(self) -> float:
+        """The largest of ``busy``."""
+        return max(self.busy.values(), default=0.0)
+
+    @property
+    def segment(self) -> int:
+        """Of a ring whose frames come by only once a round, since they are few: how many of each host do; else 0."""
+        segment = self.frames.segment if isinstance(self.frames, StreamFrames) else 0
+        return segment if self.step_ps > segment * self.busiest else 0
+
+    @property
+    def lead(self) -> int:
+        """Frames without lanes that go ahead."""
+        return self.frames.lead if isinstance(self.frames, TreeFrames) else 0
+
+    @property
+    def zeros(self) -> int:
+        """Units whose frames have no lanes, since they are zero at all workers."""
+        zeros = self.frames.zeros if isinstance(self.frames, TreeFrames) else None
+        return 0 if zeros is None else int(zeros.sum())
+
+    @property
+    def events(self) -> int:
+        """Of one unit in an opening."""
+        crossed = sum(len(self.plan.paths[edge]) - 1 for edge in self.plan.edges)
+        return 2 * crossed + 3 * len(self.plan.workers)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The time of a collective that is alone."""
+
+    total_ps: int
+    """from the last participant's call to the last one's result"""
+    head_ps: int
+    """of that before its chunks flow"""
+    unit_ps: float
+    """from unit to unit, once they flow"""
+    deepest: int = 0
+    """most frames that wait before a link at once"""
+    late: bool = False
+    """whether acknowledgements come so late that packets would be sent again"""
+
+
+def load_of(
+    plan: Plan,
+    operation: Operation,
+    elements: int,
+    wires: Wires,
+    *,
+    lead: int,
+    known: int = 0,
+    queue_frames: int,
+    zeros: Bools | None = None,
+    follows: bool = False,
+) -> Load:
+    """What a collective sends with a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one job.
+    operation : Operation
+        As it is carried.
+    elements : int
+        Numbers of each worker.
+    wires : Wires
+        Of the plan's topology and full frames.
+    lead : int
+        Chunks whose exponents are agreed on ahead: ``plan.lead`` with block floating point, 0 without.
+    known : int
+        Of these, chunks of which the operation before has agreed on the exponent.
+    queue_frames : int
+        Of a switch's queue; a share of it is the least window of a parameter server's worker.
+    zeros : array of bool or None
+        Of each chunk of an all-reduce with exponents, whether it is zero at all workers (docs/protocol.md, "Zero
+        chunks"); None: none of them is.
+    follows : bool
+        Whether it begins when the last one with this plan has ended.
+
+    Raises
+    ------
+    PlanError
+        When the plan cannot do the operation.
+    """
+    if plan.mesh != (operation is Operation.ALL_TO_ALL):
+        raise PlanError(f"plan {plan.name!r} of job {plan.job} cannot do {operation}")
+    if plan.mesh or plan.ring:
+        return _streams(plan, operation, elements, wires, follows)
+    sent = exchange(plan, operation, elements, lead)
+    ahead = sent.up_empty if sent.up_full else 0
+    window = plan.window if plan.in_network else ps_window(plan, queue_frames, restrained=True)
+    up, down = _copies(plan)
+    units = 1 if operation is Operation.BARRIER else chunks(elements, plan.lanes)
+    zeros = zeros if zeros is not None and zeros.any() else None
+    full_share = 1.0 - (float(zeros.mean()) if zeros is not None else 0.0)
+
+    def busy_ps(hop: Hop) -> float:
+        shares = (full_share if full else 0.0 for full in (sent.up_full, sent.down_full))
+        times = (share * wires.full[hop] + (1.0 - share) * wires.empty[hop] for share in shares)
+        return sum(copies * time for copies, time in zip((up[hop], down[hop]), times, strict=True))
+
+    return Load(
+        plan,
+        TreeFrames(
+            bool(sent.up_full),
+            bool(sent.down_full),
+            units,
+            lead=max(0, ahead - known),
+            distance=ahead,
+            most=plan.slots // 2 if plan.in_network else window,
+            room=window,
+            pace_ps=pace_of(plan),
+            merged=plan.in_network or operation is not Operation.PULL,
+            timing=timing_of(plan),
+            zeros=zeros,
+        ),
+        units,
+        window,
+        {hop: busy_ps(hop) for hop in {**up, **down}},
+        max(((up[hop] + down[hop]) * wires.empty[hop] for hop in {**up, **down}), default=0),
+    )
+
+
+def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires, follows: bool) -> Load:
+    size = len(plan.workers)
+    if operation not in (Operation.ALL_REDUCE, Operation.BARRIER, Operation.ALL_TO_ALL):
+        raise PlanError(f"a ring does all_reduce, not {operation}; use plan 'ps' or a tree with a server")
+    if plan.mesh and elements % size:
+        raise PlanError(f"elements: {elements} are no equal blocks for {size} workers")
+    segment = 0 if plan.mesh else -(-chunks(1 if operation is Operation.BARRIER else elements, plan.lanes) // size)
+    frames = chunks(elements // size, plan.lanes) if plan.mesh else 2 * (size - 1) * segment
+    window = min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW)
+    data, answers = _copies(plan)
+    busy = {
+        hop: data[hop] * wires.full[hop] + answers[hop] * wires.empty[hop] / ACK_EVERY for hop in {**data, **answers}
+    }
+    steps = [
+        sum(wires.full[hop] + wires.delay[hop] for hop in plan.path_hops(*edge))
+        for edge in (plan.edges if plan.ring else ())
+    ]
+    step_ps = sum(steps) / max(1, len(steps))
+    return Load(
+        plan,
+        StreamFrames(frames, segment, window, pace_of(plan), timing_of(plan), follows),
+        frames,
+        window,
+        busy,
+        0.0,
+        step_ps,
+    )
+
+
+def _copies(plan: Plan) -> tuple[Counter[Hop], Counter[Hop]]:
+    """Frames of a unit on each directed link: in the direction of contributions, and back."""
+    there: Counter[Hop] = Counter()
+    back: Counter[Hop] = Counter()
+    for a, b in plan.edges:
+        there.update(plan.path_hops(a, b))
+        back.update(plan.path_hops(b, a))
+    return there, back
+
+
+def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
+    """The time of each part of a collective whose parts begin at once, in a network without anything else."""
+    if not loads or not loads[0].busy:  # one worker by itself
+        return [Pace(0, 0, 0.0) for _ in loads]
+    busy: Counter[Hop] = Counter()
+    for load in loads:
+        busy.update(load.busy)
+    least = max(busy.values())
+    budget = EVENTS // sum(load.events for load in loads)
+    counts = [max(1, min(load.units, budget - load.lead)) for load in loads]
+    if any(load.lead > budget for load in loads):
+        return [_pace_of_large(load, wires, least) for load in loads]
+    if loads[0].plan.ring and (lengths := _shorter_segments(loads[0], 2 * budget)):
+        return [_pace_of_large_ring(loads[0], wires, least, *lengths)]
+    parts = [(load.plan, load.frames, count) for load, count in zip(loads, counts, strict=True)]
+    every, deepest, late = opening(parts, wires, 8 * EVENTS)
+    for load, done in zip(loads, every, strict=True):
+        # Where a window does not fit in what was looked at, a queue that grows goes on growing as far as that.
+        reach = min(load.window, load.units) / len(done)
+        deepest = max(deepest, min(round(deepest * reach), _standing(load, wires)))
+    rests = [load.units - len(done) for load, done in zip(loads, every, strict=True)]
+    if any(rests) and any(load.zeros for load in loads):
+        units_ps = _sparse_units_ps(loads, every, wires)
+        waits = [False] * len(loads)
+    else:
+        units_ps = [_unit_ps(load, done, least) for load, done in zip(loads, every, strict=True)]
+        waits = [unit > SETTLED * least for unit in units_ps]
+    flow_ps = _flowing_ps(loads, rests, units_ps, waits)
+    return [
+        replace(_extended(*part, least), deepest=deepest, late=late)
+        for part in zip(loads, every, units_ps, flow_ps, waits, strict=True)
+    ]
+
+
+def _shorter_segments(load: Load, budget: int) -> tuple[int, int] | None:
+    """Two lengths of a segment with which a ring of ``budget`` frames for each host does as with its own.
+
+    All hold many windows, and differ by whole ones; or none fills a window, and all are shorter, or longer, than a step
+    takes. None where the budget has no such lengths, or is enough for the whole ring.
+    """
+    if not isinstance(load.frames, StreamFrames) or load.units <= budget // 2:
+        return None
+    own, most = load.frames.segment, min(load.frames.segment, budget // _steps(load))
+    alike = load.segment > 0 or most * load.busiest >= 2 * load.step_ps
+    if load.window >= 2 * own and most >= LEAST_SEGMENT and alike:
+        return most // 2, most
+    if most < RING_WINDOWS * load.window:
+        return None
+    period = load.window // ACK_EVERY * ACK_EVERY  # of acknowledgements in a full window
+    longer = own - -(-(own - most) // period) * period
+    return longer - max(1, longer // 2 // period) * period, longer
+
+
+def _steps(load: Load) -> int:
+    """Of a ring all-reduce: segments that each host sends."""
+    return 2 * (len(load.plan.workers) - 1)
+
+
+def _pace_of_large_ring(load: Load, wires: Wires, least: float, shorter: int, segment: int) -> Pace:
+    """Of a ring with more frames than can be looked at: two with shorter segments show what each frame more takes.
+
+    In the first step hosts do not depend on each other, in later ones they do, so that all steps are looked at.
+    """
+    if not isinstance(load.frames, StreamFrames):
+        raise AssertionError("a ring sends streams")
+    steps = _steps(load)
+    short, long = (
+        opening(
+            [(load.plan, replace(load.frames, segment=length, size=steps * length, follows=False), steps * length)],
+            wires,
+            16 * EVENTS,
+        )
+        for length in (shorter, segment)
+    )
+    long_ps = int(long.done[0][-1])
+    slope_ps = (long_ps - int(short.done[0][-1])) / (segment - shorter)
+    total = long_ps + round((load.frames.segment - segment) * slope_ps)
+    unit = total / load.units if load.segment else min(max(least, slope_ps / steps), total / load.units)
+    head = min(max(0, int(long.done[0][0]) - load.plan.rtt_ps), max(0, total - int(load.units * unit)))
+    growing = round(long.deepest * load.frames.segment / segment)
+    return Pace(total, head, unit, max(long.deepest, min(growing, _standing(load, wires))), long.late)
+
+
+def _flowing_ps(
+    loads: Sequence[Load], rests: Sequence[int], units_ps: Sequence[float], waits: Sequence[bool]
+) -> list[float]:
+    """How long it takes until so many more units of each part have flowed.
+
+    Those that are left share what is free, but for what waits for a window.
+    """
+    left, found, now = list(map(float, rests)), [0.0] * len(loads), 0.0
+    while active := [place for place, units in enumerate(left) if units > 0]:
+        busy: Counter[Hop] = Counter()
+        for place in active:
+            busy.update(loads[place].busy)
+        least = max(busy.values())
+        unit = {place: units_ps[place] if waits[place] or len(active) == len(loads) else least for place in active}
+        step = min(left[place] * unit[place] for place in active)
+        now += step
+        for place in active:
+            left[place] -= step / unit[place]
+            if left[place] < CLOSE:
+                left[place], found[place] = 0.0, now
+    return found
+
+
+def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool, least: float) -> Pace:
+    """From when the first units were done to when all are, for which units flow for so long.
+
+    waits: whether a unit waits for its window; least: how far units are apart that do not, ps.
+    """
+    count, units, window = len(done), load.units, load.window
+    if count == units:
+        total = int(done[-1])
+    elif count <= window and waits and not load.segment:
+        total = _in_windows_ps(units, window, unit * window, done, least)
+    else:
+        # What waits for a window, or for a round of a ring, comes in runs of it.
+        window = load.segment or window
+        rest = (units - count) % window if count > window and waits else 0
+        more = int(done[count - 1 - window + rest] - done[count - 1 - window]) if rest else 0
+        total = int(done[-1]) + more + round(flow_ps - rest * unit)
+    unit = min(unit, total / units)
+    return Pace(total, min(max(0, int(done[0]) - load.plan.rtt_ps), total - int(units * unit)), unit)
+
+
+def _in_windows_ps(units: int, window: int, cycle_ps: float, done: Ints, least: float) -> int:
+    """When all units are done of which the first were: a window of them every ``cycle_ps``, ``least`` apart."""
+    cycles, place = divmod(units - 1, window)
+    seen = min(place, len(done) - 1)
+    return int(done[seen]) + round((place - seen) * least + cycles * cycle_ps)
+
+
+def _unit_ps(load: Load, done: Ints, least: float) -> float:
+    """How far units are apart: as in most windows of the second half of the opening, or as links let them.
+
+    Where frames of both directions share a link, acknowledgements wait behind data and come at once, so that a fixed
+    window lets links idle now and then (Zhang, Shenker, Clark, SIGCOMM 1991): an opening shows that, a sum of bytes
+    does not.
+    """
+    if load.segment:
+        # A frame goes round the ring once while each host sends a segment as often as there are hosts.
+        return max(least, load.step_ps / load.segment, load.plan.rtt_ps / load.window)
+    windows = len(done) // 2 // load.window
+    if windows:
+        ends = done[len(done) - 1 - windows * load.window :: load.window]
+        return max(least, float(np.median(np.diff(ends))) / load.window)
+    return max(least, load.plan.rtt_ps / load.window)
+
+
+def _sparse_units_ps(loads: Sequence[Load], every: Sequence[Ints], wires: Wires) -> list[float]:
+    """How far units are apart behind the opening, on average, where some of them are zero chunks.
+
+    Units with lanes are as far apart as where all have them, and units without lanes as where none has. The opening
+    shows by which factor the two kinds together take less or more than one after the other.
+    """
+    with_lanes, without = zip(*(_kinds_of(load, wires) for load in loads), strict=True)
+    found = []
+    for load, done, dense, bare in zip(loads, every, paces(with_lanes, wires), paces(without, wires), strict=True):
+        zeros = load.frames.zeros if isinstance(load.frames, TreeFrames) else None
+        every_ps = np.where(np.zeros(load.units, np.bool_) if zeros is None else zeros, bare.unit_ps, dense.unit_ps)
+        begun, rest = every_ps[1 : len(done)].sum(), every_ps[len(done) :]
+        factor = float(done[-1] - done[0]) / begun if len(done) > 1 else 1.0
+        found.append(factor * float(rest.mean()) if len(rest) else float(every_ps.mean()))
+    return found
+
+
+def _kinds_of(load: Load, wires: Wires) -> tuple[Load, Load]:
+    """As many units, all with lanes; and all without lanes."""
+    if not isinstance(load.frames, TreeFrames):
+        raise AssertionError("streams have no exponents that are agreed on")
+    there, back = _copies(load.plan)
+    busy = [
+        {hop: float((there[hop] + back[hop]) * times[hop]) for hop in load.busy} for times in (wires.full, wires.empty)
+    ]
+    frames = replace(load.frames, zeros=None)
+    bare = replace(frames, up_full=False, down_full=False, lead=0, room=frames.most, pace_ps=0)
+    return replace(load, frames=frames, busy=busy[0]), replace(load, frames=bare, busy=busy[1], window=frames.most)
+
+
+def _pace_of_large(load: Load, wires: Wires, least: float) -> Pace:
+    """Where even the frames that go ahead are too many to look at: one round trip of them, and one of a chunk."""
+    if not isinstance(load.frames, TreeFrames):
+        raise AssertionError("streams have nothing that goes ahead")
+    alone = replace(load.frames, lead=0, distance=0, chunks=1)
+    bare = replace(alone, up_full=False, down_full=False)
+    full, empty = (opening([(load.plan, sent, 1)], wires, 8 * EVENTS).done[0] for sent in (alone, bare))
+    unit = max(least, int(full[0]) / load.window)
+    head = max(int(empty[0]), round(load.lead * load.lead_busy))
+    total = head + _in_windows_ps(load.units, load.window, unit * load.window, full, least)
+    return Pace(total, head, min(unit, (total - head) / load.units), _standing(load, wires))
+
+
+def _standing(load: Load, wires: Wires) -> int:
+    """The most frames that a window can leave before a link that is slower than the workers that send it."""
+    plan = load.plan
+    there, back = _copies(plan)
+    first = [plan.path_hops(a, b)[0] for a, b in plan.edges if a in plan.workers]
+    deepest = 0.0
+    for units, times in ((min(load.window, load.units), load.busy), (load.lead, None)):
+        lengths = wires.full if times is not None else wires.empty
+        apart = max(load.frames.pace_ps if times is not None else 0, min(lengths[hop] for hop in first))
+        for hop in {**there, **back}:
+            copies = there[hop] + back[hop]
+            busy = times[hop] if times is not None else copies * wires.empty[hop]
+            if busy > apart and hop[0] not in wires.hosts:
+                deepest = max(deepest, copies * units * (1 - apart / busy))
+    return int(deepest)
+
+
+def wires_of(plan: Plan) -> Wires:
+    """The links of a plan's topology, for its frames."""
+    return Wires.of(plan.topology, frame_bytes(plan.lanes))
+
+
+SMALL: Final = 0.5
+"""ps: less is nothing"""
+TRICKLE: Final = 1e-6
+"""of its rate: what a flow that has not begun asks of links"""
+
+
+class Phase(Enum):
+    """Of one job's part of a collective."""
+
+    HEAD = auto()
+    """exponents are agreed on, and the first units are on their way"""
+    FLOW = auto()
+    """units flow"""
+    TAIL = auto()
+    """the last unit is answered"""
+    DONE = auto()
+
+
+@dataclass(eq=False)
+class Part:
+    """One job's part of a collective that is under way."""
+
+    pace: Pace
+    demand: Demand
+    units: float
+    """with those that frames without lanes are worth"""
+    left: float
+    """picoseconds of the head or tail, or units that have not flowed"""
+    tail_ps: float
+    head_ps: float
+    """where no queue stands"""
+    time_out_ps: float = inf
+    """for which a frame's answer is waited before anything was measured"""
+    phase: Phase = Phase.HEAD
+    rate: float = 1.0
+    """of ``left``, for each picosecond"""
+
+    def next_ps(self, now: int) -> int | None:
+        """When its phase ends at the rate of now; None: not at that."""
+        return None if self.rate <= 0.0 else now + max(0, ceil(self.left / self.rate))
+
+    def go_on(self) -> None:
+        """The next phase."""
+        if self.phase is Phase.HEAD:
+            self.phase, self.left = Phase.FLOW, float(self.units)
+        elif self.phase is Phase.FLOW:
+            self.phase, self.rate, self.left = Phase.TAIL, 1.0, self.tail_ps
+        else:
+            self.phase, self.rate = Phase.DONE, 0.0
+
+
+@dataclass(eq=False)
+class Transfer:
+    """A collective that is under way, or done."""
+
+    parts: Sequence[Part]
+    jobs: Sequence[int]
+    begun_ps: int
+    done_ps: int | None = None
+
+
+@dataclass
+class FlowNetwork:
+    """Jobs, what is under way of their collectives, and a clock.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of all jobs.
+    queue_frames : int
+        Frames of a port's queue, for each priority.
+    """
+
+    topology: Topology
+    queue_frames: int = 1024
+    now: int = 0
+    """ps"""
+    _wires: dict[int, Wires] = field(default_factory=dict)
+    _loads: dict[tuple[object, ...], tuple[list[Load], list[Pace]]] = field(default_factory=dict)
+    _ways: dict[int, tuple[Plan, list[frozenset[int]]]] = field(default_factory=dict)
+    _links: dict[Hop, int] = field(default_factory=dict)
+    _under: list[Transfer] = field(default_factory=list)
+    _waits: Waits = field(default_factory=dict)
+    _just_ended: set[int] = field(default_factory=set)
+    """jobs whose last collective has ended now"""
+
+    def __post_init__(self) -> None:
+        for link in self.topology.links:
+            for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                self._links[hop] = len(self._links)
+        self._hops = list(self._links)
+        self._hosts = frozenset(self._links[host.name, 1] for host in self.topology.hosts)
+
+    def add(self, plan: Plan, numbers: JobNumbers) -> Job:
+        """A job with its plan. ``numbers``: how lanes add up where switches do that."""
+        return Job(plan, numbers if plan.in_network else None)
+
+    def begin(
+        self,
+        parts: Sequence[tuple[Job, int]],
+        operation: Operation,
+        *,
+        words: bool = False,
+        known: int = 0,
+        zeros: Sequence[Bools] = (),
+    ) -> Transfer:
+        """Begin a collective whose parts have jobs and elements of their own.
+
+        ``words``: lanes are added as they are; ``known``: chunks whose exponents the collective before has agreed on;
+        ``zeros``: of each part, which of its chunks are zero at all workers; empty: none is.
+
+        Raises
+        ------
+        PlanError
+            When a plan cannot do the operation, windows may fill more of a queue than it has, or round trips are
+            longer than time-outs.
+        """
+        loads, alone = self._alone(parts, operation, words, known, zeros)
+        found = Transfer(
+            [self._part(job, load, pace) for (job, _), load, pace in zip(parts, loads, alone, strict=True)],
+            [job.plan.job for job, _ in parts],
+            self.now,
+        )
+        self._under.append(found)
+        self._settle()
+        return found
+
+    def advance(self, until_ps: int | None = None, watch: Sequence[Transfer] = ()) -> bool:
+        """Let time pass: until then, or until one of those watched is done (True). ``PlanError`` as of ``begin``.
+
+        Without both, until nothing moves.
+        """
+        while not any(transfer.done_ps is not None for transfer in watch):
+            times = [end for part in self._parts() if (end := part.next_ps(self.now)) is not None]
+            soonest = min(times, default=None)
+            if soonest is None or (until_ps is not None and until_ps < soonest):
+                if until_ps is not None:
+                    self._pass(until_ps)
+                return False
+            self._pass(soonest)
+            self._settle()
+        return True
+
+    def _parts(self) -> list[Part]:
+        return [part for transfer in self._under for part in transfer.parts]
+
+    def _alone(
+        self, parts: Sequence[tuple[Job, int]], operation: Operation, words: bool, known: int, zeros: Sequence[Bools]
+    ) -> tuple[list[Load], list[Pace]]:
+        sparse = [chunks if chunks.any() else None for chunks in zeros] or [None] * len(parts)
+        packed = [None if chunks is None else chunks.tobytes() for chunks in sparse]
+        follows = parts[0][0].plan.job in self._just_ended
+        key = (follows, operation, words, known, *packed, *((id(job.plan), elements) for job, elements in parts))
+        if key not in self._loads:
+            loads = [
+                self._load(job, operation, elements, words, known, chunks, follows)
+                for (job, elements), chunks in zip(parts, sparse, strict=True)
+            ]
+            found = paces(loads, self._wires[loads[0].plan.lanes])
+            deepest = max(pace.deepest for pace in found)
+            if deepest > self.queue_frames:
+                raise PlanError(
+                    f"up to {deepest} frames wait before a link, whose queue has {self.queue_frames}; "
+                    "the flow model knows no lost frames: give a smaller window, or choose time: virtual"
+                )
+            if any(pace.late for pace in found):
+                raise PlanError(
+                    "answers come later than hosts wait for them, so that they ask or send again; "
+                    "the flow model knows no such frames: give another window, or choose time: virtual"
+                )
+            self._loads[key] = loads, found
+        return self._loads[key]
+
+    def _load(
+        self,
+        job: Job,
+        operation: Operation,
+        elements: int,
+        words: bool,
+        known: int,
+        zeros: Bools | None,
+        follows: bool,
+    ) -> Load:
+        plan = job.plan
+        wires = self._wires.get(plan.lanes)
+        if wires is None:
+            wires = self._wires[plan.lanes] = wires_of(plan)
+        return load_of(
+            plan,
+            operation,
+            elements,
+            wires,
+            lead=job.lead(operation, words=words),
+            known=known,
+            queue_frames=self.queue_frames,
+            zeros=zeros,
+            follows=follows,
+        )
+
+    def _part(self, job: Job, load: Load, pace: Pace) -> Part:
+        if not pace.total_ps:  # one worker by itself
+            return Part(pace, Demand({}, 0.0, 1.0, 1.0, ()), 0.0, 0.0, 0.0, 0.0)
+        busy = {self._links[hop]: taken for hop, taken in load.busy.items()}
+        ways = self._ways_of(job.plan)
+        most = 1 / pace.unit_ps
+        window, rtt_ps = float(load.window), max(1.0, float(job.plan.rtt_ps))
+        if load.units < window:  # all of it is on its way at once
+            window, rtt_ps = float(load.units), min(rtt_ps, load.units * pace.unit_ps)
+        if load.segment:
+            size = len(job.plan.ring)
+            window, rtt_ps = float(size * load.segment), size * load.step_ps
+            ways = [frozenset(self._links[hop] for hop in job.plan.path_hops(*pair)) for pair in job.plan.edges]
+        streams = isinstance(load.frames, StreamFrames)
+        demand = Demand(busy, most, window, rtt_ps, ways, streams, load.segment > 0, job.priority)
+        waits = max((self._wait(job.priority, way) for way in ways), default=0.0)
+        # Frames that go ahead take their share of links, too.
+        ahead = min(load.lead * load.lead_busy / load.busiest, pace.head_ps / pace.unit_ps) if load.lead else 0.0
+        head_ps = pace.head_ps - ahead * pace.unit_ps
+        units = load.units + ahead
+        tail_ps = max(0.0, pace.total_ps - head_ps - units * pace.unit_ps)
+        time_out_ps = timing_of(job.plan).initial_ps
+        return Part(pace, demand, units, head_ps + (2 if load.lead else 1) * waits, tail_ps, head_ps, time_out_ps)
+
+    def _wait(self, priority: int, way: frozenset[int]) -> float:
+        """How long a frame waits now that goes there and back, ps."""
+        return sum(dict(self._waits[priority, link] for link in way if (priority, link) in self._waits).values())
+
+    def _ways_of(self, plan: Plan) -> list[frozenset[int]]:
+        """The links that a unit and its answer cross, for each worker."""
+        known = self._ways.get(id(plan))
+        if known is not None:
+            return known[1]
+        above = dict(plan.edges)
+        found = []
+        for worker in plan.workers if not plan.mesh else ():
+            links: set[int] = set()
+            name = worker
+            while name in above:
+                for pair in ((name, above[name]), (above[name], name)):
+                    links.update(self._links[hop] for hop in plan.path_hops(*pair))
+                name = above[name]
+                if plan.ring:
+                    break
+            found.append(frozenset(links))
+        for pair in plan.edges if plan.mesh else ():
+            hops = [*plan.path_hops(*pair), *plan.path_hops(*pair[::-1])]
+            found.append(frozenset(self._links[hop] for hop in hops))
+        self._ways[id(plan)] = plan, found
+        return found
+
+    def _pass(self, to_ps: int) -> None:
+        for part in self._parts():
+            part.left -= part.rate * (to_ps - self.now)
+        if to_ps > self.now:
+            self._just_ended.clear()
+        self.now = to_ps
+
+    def _settle(self) -> None:
+        """Phases that are over end."""
+        for transfer in self._under:
+            for part in transfer.parts:
+                while part.phase is not Phase.DONE and part.left <= SMALL * part.rate:
+                    part.go_on()
+            if all(part.phase is Phase.DONE for part in transfer.parts):
+                transfer.done_ps = self.now
+                self._just_ended.update(transfer.jobs)
+        self._under = [transfer for transfer in self._under if transfer.done_ps is None]
+        self._share()
+
+    def _share(self) -> None:
+        """Rates of all that flows now. A head stands still while higher classes leave its links no room."""
+        moving = [part for part in self._parts() if part.phase in (Phase.HEAD, Phase.FLOW)]
+        demands = [
+            part.demand if part.phase is Phase.FLOW else replace(part.demand, most=part.demand.most * TRICKLE)
+            for part in moving
+        ]
+        found, self._waits = rates(demands, self._hosts)
+        self._check_queues()
+        self._check_time_outs(moving)
+        for part, rate in zip(moving, found.tolist(), strict=True):
+            if part.phase is Phase.FLOW:
+                part.rate = rate
+            elif rate > 0.0:
+                part.rate = 1.0
+            else:  # what waits before its links now will have left by then
+                part.rate, part.left = 0.0, min(part.left, part.head_ps)
+
+    def _check_queues(self) -> None:
+        """Refuse jobs whose windows together need more room before a link than it has."""
+        for (priority, link), (_, wait) in self._waits.items():
+            hop = self._hops[link]
+            waiting = round(wait / max(wires.full[hop] for wires in self._wires.values()))
+            if waiting > self.queue_frames:
+                raise PlanError(
+                    f"{waiting} frames of class {priority} wait before the link of {hop[0]} to "
+                    f"{self.topology.neighbour(*hop)}, whose queue has {self.queue_frames}; the flow model knows no "
+                    "lost frames: give smaller windows, or choose time: virtual"
+                )
+
+    def _check_time_outs(self, moving: Sequence[Part]) -> None:
+        """Refuse jobs of one class that wait for each other's frames longer than for answers.
+
+        Time-outs of jobs in several classes cover what may stand before a frame (network/jobs/specs.py).
+        """
+        if len({part.demand.priority for part in moving}) > 1:
+            return
+        for part in moving:
+            demand = part.demand
+            wait = max((self._wait(demand.priority, way) for way in demand.ways), default=0.0)
+            if wait > 0.0 and demand.rtt_ps + wait > part.time_out_ps:
+                raise PlanError(
+                    f"frames wait {wait / PS_PER_US:.0f} us for those of other jobs, longer than their time-out of "
+                    f"{part.time_out_ps / PS_PER_US:.0f} us, so that they are sent again; the flow model knows no such "
+                    "frames: give smaller windows, or choose time: virtual"
+                )

@@ -1,0 +1,683 @@
+"""How frames share links: one by one where a collective begins, and as a fluid once they flow.
+
+**One by one.** A collective begins with a transient: exponents are agreed on, windows open, bursts queue before shared
+links. Its first chunks show that transient, and the rate that follows it. They are found by a list of events: a frame
+takes a link when the frames before it have left, and a sender sends what its window, its pace and its exponents let it
+(docs/protocol.md). There are no lanes, headers, tables or faults, so no switch and no endpoint is needed.
+
+**As a fluid.** A flow carries units (chunks) at one rate on every link that it uses. How flows of one class share a
+link depends on what serves it:
+
+- A *host* asks its senders in turn, so that flows share its link frame by frame: max-min fair (Bertsekas and Gallager,
+  Data Networks, 2nd ed., section 6.5.2).
+- A *switch's queue* is first come, first served, and each flow keeps a fixed window on its way. Then x_j = W_j / (rtt_j
+  + q_j), where q_j is what waits before the queues on its way, and a queue stands only before a link that is full: the
+  only such rates there are (Mo and Walrand, Fair end-to-end window-based congestion control, 2000).
+
+Higher classes take what they need first; lower ones share what is left.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.problem import ACK_EVERY
+from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.specs import Timing
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True)
+class Wires:
+    """How long frames of two lengths occupy each directed link, and its delay, in picoseconds."""
+
+    full: Mapping[Hop, int]
+    empty: Mapping[Hop, int]
+    delay: Mapping[Hop, int]
+    hosts: frozenset[str]
+    """which have no queue before their links: what they send is made when the link is free"""
+
+    @classmethod
+    def of(cls, topology: Topology, length: int) -> "Wires":
+        """Of a topology; ``length``: bytes of a full frame."""
+        full: dict[Hop, int] = {}
+        empty: dict[Hop, int] = {}
+        delay: dict[Hop, int] = {}
+        for link in topology.links:
+            times = frame_time_ps(length, link.rate_bps), frame_time_ps(HEADER_BYTES, link.rate_bps)
+            for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                full[hop], empty[hop] = times
+                delay[hop] = link.delay_ps
+        return cls(full, empty, delay, frozenset(host.name for host in topology.hosts))
+
+
+Way = Sequence[tuple[int, int, int, int]]
+"""the links of a path: number, time of a full frame, time of one without lanes, delay"""
+
+
+Arrived = Callable[..., None]
+"""told that a frame has come, with the numbers that it was sent with"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What a sender puts on the link of its host."""
+
+    way: Way
+    full: bool
+    arrived: Arrived
+    numbers: tuple[int, ...]
+
+
+class _Sender(Protocol):
+    def next(self, now: int) -> "_Frame | int":
+        """The frame that may leave now, or when to ask again; ``NEVER``: when something has come."""
+
+
+@dataclass
+class _Host:
+    """The senders of a host share its link, frame by frame, in turn."""
+
+    senders: list[_Sender] = field(default_factory=list)
+    turn: int = 0
+    asked_at: int = NEVER
+    free: int = 0
+
+
+class _Network:
+    """Links and hosts, when each is free, and the events to come."""
+
+    def __init__(self, wires: Wires) -> None:
+        self._wires = wires
+        self._number: dict[Hop, int] = {}
+        self._free: list[int] = []
+        self._queues: list[deque[int] | None] = []
+        """of the links of switches"""
+        self.deepest = 0
+        """most frames that waited before a link at once"""
+        self.late = False
+        """whether an acknowledgement came after its frame would have been sent again"""
+        self._events: list[tuple[int, int, Callable[..., object], tuple[int, ...]]] = []
+        self._order = 0
+        self.hosts: dict[str, _Host] = {}
+        self.now = 0
+
+    def way(self, hops: Sequence[Hop]) -> Way:
+        """The links of a path."""
+        found = []
+        for hop in hops:
+            number = self._number.setdefault(hop, len(self._free))
+            if number == len(self._free):
+                self._free.append(0)
+                self._queues.append(None if hop[0] in self._wires.hosts else deque())
+            found.append((number, self._wires.full[hop], self._wires.empty[hop], self._wires.delay[hop]))
+        return found
+
+    def at(self, when: int, call: Callable[..., object], *numbers: int) -> None:
+        """Call something later; what is due at one time, in the order in which it was asked for."""
+        self._order += 1
+        heapq.heappush(self._events, (when, self._order, call, numbers))
+
+    def put(self, way: Way, full: bool, arrived: Arrived, *numbers: int) -> int:
+        """Put a frame on the first link of a path; when that link is free again."""
+        number, long, short, delay = way[0]
+        begins = max(self.now, self._free[number])
+        leaves = self._free[number] = begins + (long if full else short)
+        queue = self._queues[number]
+        while queue and queue[0] <= self.now:
+            queue.popleft()
+        if begins > self.now and queue is not None:
+            queue.append(begins)
+            self.deepest = max(self.deepest, len(queue))
+        if len(way) == 1:
+            self.at(leaves + delay, arrived, *numbers)
+        else:
+            self.at(leaves + delay, partial(self.put, way[1:], full, arrived), *numbers)
+        return leaves
+
+    def add(self, host: str, sender: _Sender) -> _Host:
+        """Give a host one more sender, which begins now."""
+        found = self.hosts.setdefault(host, _Host())
+        found.senders.append(sender)
+        self.ask(found, self.now)
+        return found
+
+    def ask(self, host: _Host, when: int) -> None:
+        """Ask a host's senders for a frame."""
+        when = max(when, host.free)
+        if when < host.asked_at:
+            host.asked_at = when
+            self.at(when, lambda: self._ask(host, when))
+
+    def _ask(self, host: _Host, when: int) -> None:
+        if host.asked_at != when:
+            return
+        host.asked_at = NEVER
+        count, again = len(host.senders), NEVER
+        for step in range(count):
+            place = (host.turn + step) % count
+            frame = host.senders[place].next(self.now)
+            if isinstance(frame, _Frame):
+                host.turn = (place + 1) % count
+                host.free = self.put(frame.way, frame.full, frame.arrived, *frame.numbers)
+                self.ask(host, host.free)
+                return
+            again = min(again, frame)
+        if again < NEVER:
+            self.ask(host, again)
+
+    def run(self, until: Callable[[], bool], most: int) -> None:
+        """Let time pass until something holds, or so many events have been."""
+        events = self._events
+        for _ in range(most):
+            if not events or until():
+                return
+            self.now, _, call, numbers = heapq.heappop(events)
+            call(*numbers)
+
+
+@dataclass
+class _TimeOut:
+    """When a sender would send a frame again, since no answer came."""
+
+    timing: Timing
+    sent_at: deque[int] = field(default_factory=deque)
+    """of frames that are not answered, in order"""
+    smoothed: int = 0
+    """round trip"""
+    samples: int = 0
+
+    @property
+    def _bounded(self) -> int:
+        return (
+            min(max(self._wanted, self.timing.min_ps), self.timing.max_ps) if self.samples else self.timing.initial_ps
+        )
+
+    @property
+    def _wanted(self) -> int:
+        """Of a tree (workers/kernels/recovery.py, ``learn_trip``)."""
+        return 4 * self.smoothed
+
+    def answered(self, now: int, *, sample: bool) -> bool:
+        """One more frame of a tree is answered; whether that is too late. ``sample``: it tells of the round trip."""
+        round_trip = now - self.sent_at.popleft()
+        late = round_trip > self._bounded
+        if sample:
+            change = round_trip - self.smoothed
+            self.smoothed += change // (4 if change < 0 else 32) if self.samples else change
+            self.samples += 1
+        return late
+
+
+@dataclass
+class _StreamTimeOut(_TimeOut):
+    """Of a stream, for which RFC 6298, section 2, holds."""
+
+    due: int = NEVER
+    deviation: int = 0
+    sampled_at: int = 0
+    shortest: int = NEVER
+    """round trip since the last sample"""
+
+    @property
+    def _wanted(self) -> int:
+        return self.smoothed + 4 * self.deviation
+
+    def sent(self, now: int) -> None:
+        """A frame leaves."""
+        self.sent_at.append(now)
+        if self.due == NEVER:
+            self.due = now + self._bounded
+
+    def acknowledged(self, count: int, now: int) -> bool:
+        """So many more frames are in; whether their acknowledgement came too late."""
+        late = now > self.due
+        sent_at = [self.sent_at.popleft() for _ in range(count)][-1]
+        self.shortest = min(self.shortest, now - sent_at)
+        if sent_at >= self.sampled_at:
+            if self.samples == 0 or 2 * self.shortest < self.smoothed:
+                self.smoothed, self.deviation = self.shortest, self.shortest // 2
+            else:
+                self.deviation += (abs(self.smoothed - self.shortest) - self.deviation) // 4
+                self.smoothed += (self.shortest - self.smoothed) // 8
+            self.samples, self.sampled_at, self.shortest = self.samples + 1, now, NEVER
+        self.due = now + self._bounded if self.sent_at else NEVER
+        return late
+
+
+@dataclass(frozen=True)
+class TreeFrames:
+    """What a collective of a tree or star sends between children and parents for each chunk."""
+
+    up_full: bool
+    down_full: bool
+    chunks: int
+    lead: int
+    """frames without lanes that go ahead of all chunks"""
+    distance: int
+    """frames by which the exponent of a chunk goes ahead of it; 0: there are no exponents"""
+    most: int
+    """a chunk waits for the answer so many before it ..."""
+    room: int
+    """... and so many may be on their way"""
+    pace_ps: int
+    merged: bool
+    """whether an answer waits for all children; a server of hosts answers a PULL at once"""
+    timing: Timing
+    """time-outs of a worker"""
+    zeros: Bools | None = field(default=None, compare=False)
+    """of each chunk, whether it is zero at all workers, so that its frames have no lanes; None: none of them is"""
+
+
+@dataclass
+class _TreeWorker:
+    """The end of a worker: frames go up in order, and are answered in order."""
+
+    number: int
+    tree: "_Tree"
+    sent: int = 0
+    answered: int = 0
+    pace_at: int = -NEVER
+    time_out: _TimeOut = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.time_out = _TimeOut(self.tree.frames.timing)
+
+    def next(self, now: int) -> "_Frame | int":
+        frames, seq, answered, full = self.tree.frames, self.sent, self.answered, self.tree.full
+        if seq >= self.tree.last or seq - frames.most >= answered:
+            return NEVER
+        if seq >= frames.lead and frames.distance and seq - frames.distance >= answered:
+            return NEVER
+        if full[seq + 1] > full[seq]:
+            if full[seq] - full[answered] >= frames.room:
+                return NEVER
+            if now < self.pace_at:
+                return self.pace_at
+            if frames.pace_ps:
+                self.pace_at = max(self.pace_at, now - frames.pace_ps) + frames.pace_ps
+        self.sent = seq + 1
+        self.time_out.sent_at.append(now)
+        way, parent = self.tree.up[self.number]
+        return _Frame(way, self.tree.is_full(seq, frames.up_full), self.tree.came_up, (parent, self.number, seq))
+
+
+class _Tree:
+    """A tree or star: workers have the first numbers, then switches and the server."""
+
+    def __init__(self, network: _Network, plan: Plan, frames: TreeFrames, count: int) -> None:
+        self.frames, self._network = frames, network
+        names = dict.fromkeys([*plan.workers, *(name for edge in plan.edges for name in edge)])
+        index = {name: number for number, name in enumerate(names)}
+        self.last = frames.lead + count
+        with_lanes = np.ones(self.last, np.bool_)
+        with_lanes[: frames.lead] = False
+        if frames.zeros is not None:
+            with_lanes[frames.lead :] = ~frames.zeros[:count]
+        self.full: list[int] = [0, *np.cumsum(with_lanes).tolist()]
+        """how many of the first frames count as chunks with lanes"""
+        self.up: dict[int, tuple[Way, int]] = {}
+        self._down: dict[int, list[tuple[Way, int]]] = {}
+        for child, parent in plan.edges:
+            self.up[index[child]] = network.way(plan.path_hops(child, parent)), index[parent]
+            below = self._down.setdefault(index[parent], [])
+            below.append((network.way(plan.path_hops(parent, child)), index[child]))
+        self._back = {(node, child): way for node, below in self._down.items() for way, child in below}
+        self._missing = {node: [len(below)] * self.last for node, below in self._down.items()}
+        self._done = np.zeros(self.last, np.int64)
+        self.left = len(plan.workers) * self.last
+        self._workers = [_TreeWorker(number, self) for number in range(len(plan.workers))]
+        self._hosts = [network.add(name, end) for name, end in zip(plan.workers, self._workers, strict=True)]
+
+    def done(self) -> Ints:
+        """When each chunk was done at the last worker; of those that were all done."""
+        return self._done[self.frames.lead : min(worker.answered for worker in self._workers)]
+
+    def is_full(self, seq: int, direction: bool) -> bool:
+        """Whether a frame has lanes; ``direction``: those of this collective have, up or down."""
+        return direction and self.full[seq + 1] > self.full[seq]
+
+    def came_up(self, node: int, child: int, seq: int) -> None:
+        """A frame of a child is at its parent."""
+        frames, network = self.frames, self._network
+        if not frames.merged:
+            network.put(self._back[node, child], frames.down_full, self._came_down, child, seq)
+            return
+        missing = self._missing[node]
+        missing[seq] -= 1
+        if missing[seq]:
+            return
+        if node in self.up:
+            way, parent = self.up[node]
+            network.put(way, self.is_full(seq, frames.up_full), self.came_up, parent, node, seq)
+        else:
+            self._send_down(node, seq)
+
+    def _send_down(self, node: int, seq: int) -> None:
+        full = self.is_full(seq, self.frames.down_full)
+        for way, child in self._down[node]:
+            self._network.put(way, full, self._came_down, child, seq)
+
+    def _came_down(self, node: int, seq: int) -> None:
+        if node >= len(self._workers):
+            self._send_down(node, seq)
+            return
+        worker, now = self._workers[node], self._network.now
+        self._network.late |= worker.time_out.answered(now, sample=seq >= self.frames.lead)
+        worker.answered = seq + 1
+        self._done[seq] = now
+        self.left -= 1
+        self._network.ask(self._hosts[node], now)
+
+
+@dataclass(frozen=True)
+class StreamFrames:
+    """What hosts send each other: in a ring each to the next, in an all-to-all each to every other one."""
+
+    size: int
+    """frames of a stream"""
+    segment: int
+    """of a ring: a frame waits for the one so many before it from the host before; 0: it waits for none"""
+    window: int
+    """frames that are not acknowledged yet"""
+    pace_ps: int
+    timing: Timing
+    """time-outs of a sender"""
+    follows: bool = False
+    """whether it begins when the same has just ended, so that its last acknowledgements are still on their way"""
+
+
+@dataclass
+class _StreamHost:
+    """The end of a host: answers go first, then frames of its streams in turn."""
+
+    number: int
+    streams: "_Streams"
+    sent: list[int]
+    acknowledged: list[int]
+    owes: deque[tuple[int, int, int]] = field(default_factory=deque)
+    """acknowledgements: sender, stream, frames"""
+    pace_at: int = -NEVER
+    turn: int = 0
+    time_outs: list[_StreamTimeOut] = field(init=False)
+    """of its streams"""
+
+    def __post_init__(self) -> None:
+        self.time_outs = [_StreamTimeOut(self.streams.frames.timing) for _ in self.sent]
+
+    def next(self, now: int) -> "_Frame | int":
+        streams, frames = self.streams, self.streams.frames
+        if self.owes:
+            sender, stream, count = self.owes.popleft()
+            return _Frame(streams.backs[sender][stream], False, streams.acknowledged, (sender, stream, count))
+        for step in range(len(self.sent)):
+            stream = (self.turn + step) % len(self.sent)
+            frame = self.sent[stream]
+            if frame >= streams.open or frame - self.acknowledged[stream] >= frames.window:
+                continue
+            needed = frame - frames.segment if frame % frames.size >= frames.segment > 0 else -1
+            if streams.come[self.number - 1][0] <= needed:
+                continue
+            if now < self.pace_at:
+                return self.pace_at
+            if frames.pace_ps:
+                self.pace_at = max(self.pace_at, now - frames.pace_ps) + frames.pace_ps
+            self.turn = (stream + 1) % len(self.sent)
+            self.sent[stream] = frame + 1
+            self.time_outs[stream].sent(now)
+            return _Frame(streams.ways[self.number][stream], True, streams.came, (self.number, stream, frame))
+        return NEVER
+
+
+class _Streams:
+    """A ring or an all-to-all."""
+
+    def __init__(self, network: _Network, plan: Plan, frames: StreamFrames, count: int) -> None:
+        self.frames, self._network = frames, network
+        self._before = count if frames.follows and count == frames.size else 0
+        """frames of the collective before, which is played, too"""
+        self._last = self._before + count
+        self.open = self._before or count
+        """frames of the collectives that have begun"""
+        self._begun = 0
+        order = plan.ring or plan.workers
+        size = len(order)
+        self._steps = (1,) if plan.ring else tuple(range(1, size))
+        pairs = [[(order[a], order[(a + step) % size]) for step in self._steps] for a in range(size)]
+        self.ways = [[network.way(plan.path_hops(*pair)) for pair in row] for row in pairs]
+        self.backs = [[network.way(plan.path_hops(*pair[::-1])) for pair in row] for row in pairs]
+        self.come = [[0] * len(self._steps) for _ in order]
+        self._done = np.zeros(self._last, np.int64)
+        self._each = size * len(self._steps)
+        self.left = self._each * self._last
+        none = [0] * len(self._steps)
+        self._ends = [_StreamHost(number, self, none.copy(), none.copy()) for number in range(size)]
+        self._hosts = [network.add(name, end) for name, end in zip(order, self._ends, strict=True)]
+
+    def done(self) -> Ints:
+        """When the last host had each frame of its streams; of those that all came."""
+        return self._done[self._before : min(map(min, self.come))] - self._begun
+
+    def came(self, sender: int, stream: int, frame: int) -> None:
+        """A frame is at its receiver."""
+        receiver = (sender + self._steps[stream]) % len(self._ends)
+        self.come[sender][stream] = frame + 1
+        self._done[frame] = self._network.now
+        self.left -= 1
+        position = frame % self.frames.size
+        if (position + 1) % ACK_EVERY == 0 or position + 1 == self.frames.size:
+            self._ends[receiver].owes.append((sender, stream, frame + 1))
+        self._network.ask(self._hosts[receiver], self._network.now)
+        if self._before and self.left == self._each * self._before:
+            self.open, self._begun = self._last, self._network.now
+            for host in self._hosts:
+                self._network.ask(host, self._begun)
+
+    def acknowledged(self, sender: int, stream: int, count: int) -> None:
+        """An acknowledgement is back."""
+        end, now = self._ends[sender], self._network.now
+        self._network.late |= end.time_outs[stream].acknowledged(count - end.acknowledged[stream], now)
+        end.acknowledged[stream] = count
+        self._network.ask(self._hosts[sender], now)
+
+
+class Opening(NamedTuple):
+    """What was seen of the first chunks."""
+
+    done: list[Ints]
+    """For each part: when the last worker had each of its first chunks; shorter where events did not reach."""
+    deepest: int
+    """The most frames that waited before a link at once."""
+    late: bool
+    """Whether acknowledgements of streams came so late that packets would have been sent again for nothing."""
+
+
+def opening(parts: Sequence[tuple[Plan, TreeFrames | StreamFrames, int]], wires: Wires, most: int) -> Opening:
+    """When the first chunks of collectives are done that begin at once, ps after all have begun.
+
+    Parameters
+    ----------
+    parts : sequence of (Plan, TreeFrames or StreamFrames, int)
+        Plans on one topology, what each sends, and how many of its chunks (of a stream: frames) are looked at.
+    wires : Wires
+        Of the topology and the frames.
+    most : int
+        Events after which the rest is left out.
+    """
+    network = _Network(wires)
+    runs: list[_Tree | _Streams] = [
+        _Tree(network, plan, sent, count) if isinstance(sent, TreeFrames) else _Streams(network, plan, sent, count)
+        for plan, sent, count in parts
+    ]
+    network.run(lambda: not any(run.left for run in runs), most)
+    return Opening([run.done() for run in runs], network.deepest, network.late)
+
+
+Floats = npt.NDArray[np.float64]
+SWEEPS: Final = 30
+HALVINGS: Final = 40
+CLOSE: Final = 1e-6
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one flow wants.
+
+    Attributes
+    ----------
+    busy : mapping
+        Link -> how long it is busy with a unit, ps.
+    most : float
+        Units a picosecond that it would have alone.
+    window : float
+        Units on their way at most.
+    rtt_ps : float
+        Until a unit is answered, where nothing waits.
+    ways : sequence of frozenset
+        Links that a unit and its answer cross, for each sender: the slowest way counts.
+    streams : bool
+        Whether its senders do not wait for each other, so that a window of each stands before a link that is full even
+        where a host lets one of them send less.
+    cycle : bool
+        Whether its units go round all ways, one after the other, in which the whole window is: queues share it.
+    priority : int
+        Its class, 7 first.
+    """
+
+    busy: Mapping[int, float]
+    most: float
+    window: float
+    rtt_ps: float
+    ways: Sequence[frozenset[int]]
+    streams: bool = False
+    cycle: bool = False
+    priority: int = 0
+
+
+Waits = dict[tuple[int, int], tuple[int, float]]
+"""(class, link) -> which queue its frames wait in, and for how long, ps; a queue stands before the first of links that
+are full alike"""
+
+
+def rates(demands: Sequence[Demand], hosts: frozenset[int]) -> tuple[Floats, Waits]:
+    """Units a picosecond of each flow, and how long frames wait.
+
+    hosts: links that a host serves.
+    """
+    found = np.zeros(len(demands))
+    waits: Waits = {}
+    users: dict[int, list[int]] = {}
+    for number, demand in enumerate(demands):
+        for link in demand.busy:
+            users.setdefault(link, []).append(number)
+    shared = [link for link, own in users.items() if len(own) > 1]
+    left = dict.fromkeys(shared, 1.0)
+    for priority in sorted({demand.priority for demand in demands}, reverse=True):
+        own = [number for number, demand in enumerate(demands) if demand.priority == priority]
+        links = [link for link in shared if any(link in demands[number].busy for number in own)]
+        got, waiting = _class([demands[number] for number in own], links, left, hosts)
+        found[own] = got
+        waits |= {(priority, link): wait for link, wait in waiting.items()}
+        for number, rate in zip(own, got, strict=True):
+            for link in links:
+                left[link] = max(0.0, left[link] - rate * demands[number].busy.get(link, 0.0))
+    return found, waits
+
+
+def _class(
+    demands: Sequence[Demand], links: Sequence[int], left: dict[int, float], hosts: frozenset[int]
+) -> tuple[Floats, dict[int, tuple[int, float]]]:
+    """Of one class, of what is left of each link."""
+    most = np.array([demand.most for demand in demands])
+    starved = [any(left[link] <= CLOSE for link in demand.busy if link in left) for demand in demands]
+    most[starved] = 0.0
+    busy = np.array([[demand.busy.get(link, 0.0) for link in links] for demand in demands]).reshape(len(demands), -1)
+    room = np.array([left[link] for link in links])
+    full = most @ busy > room * (1 + CLOSE)
+    if not full.any():
+        return most, {}
+    # Links that are used alike fill up alike: one of them stands for all.
+    first: dict[tuple[object, ...], int] = {}
+    alike: dict[int, int] = {}
+    columns: list[int] = []
+    for place in np.flatnonzero(full).tolist():
+        key = (*busy[:, place].tolist(), float(room[place]), links[place] in hosts)
+        if key not in first:
+            first[key] = len(columns)
+            columns.append(place)
+        alike[links[place]] = first[key]
+    busy, room = busy[:, columns], room[columns]
+    turns = np.array([links[place] in hosts for place in columns])
+    queues = np.flatnonzero(~turns).tolist()
+    ways = [
+        sorted({tuple(sorted({alike[link] for link in way if link in alike})) for way in demand.ways})
+        for demand in demands
+    ]
+    window = np.array([demand.window for demand in demands])
+    rtt = np.array([demand.rtt_ps for demand in demands])
+    for number, demand in enumerate(demands):
+        if demand.cycle:
+            queued = max(1, sum(not alike.keys().isdisjoint(way) for way in demand.ways))
+            window[number] /= queued
+            rtt[number] /= queued
+    streams = np.array([demand.streams for demand in demands])
+    wait = np.zeros(len(columns))
+
+    def share(*, queued: bool = True) -> Floats:
+        """Rates, or (queued) what comes before queues."""
+        waited = np.array([max((sum(wait[place] for place in way) for way in own), default=0.0) for own in ways])
+        held: Floats = np.minimum(most, window / (rtt + waited))
+        if not turns.any():
+            return held
+        shared = _in_turn(held, busy[:, turns], room[turns])
+        return np.where(streams, held, shared) if queued else shared
+
+    for _ in range(SWEEPS):
+        before = wait.copy()
+        for place in queues:
+            wait[place] = 0.0
+            if share() @ busy[:, place] <= room[place] * (1 + CLOSE):
+                continue
+            low, high = 0.0, float((window * busy[:, place]).sum() / max(room[place], CLOSE))
+            for _ in range(HALVINGS):
+                wait[place] = (low + high) / 2
+                if share() @ busy[:, place] > room[place]:
+                    low = wait[place]
+                else:
+                    high = wait[place]
+            wait[place] = high
+        if np.allclose(before, wait, rtol=CLOSE, atol=1.0):
+            break
+    rate = share(queued=False)
+    # Higher classes may leave little room; who comes now waits for what is there, at the rate of the link.
+    wait = np.minimum(wait, window @ busy)
+    stands = set(queues)
+    return rate, {link: (place, float(wait[place])) for link, place in alike.items() if place in stands}
+
+
+def _in_turn(most: Floats, busy: Floats, room: Floats) -> Floats:
+    """Max-min fair rates, none above its ``most``: all rise together, until a link is full."""
+    rate = np.zeros(len(most))
+    rising = np.ones(len(most), np.bool_)
+    left = room.copy()
+    while rising.any():
+        load = busy[rising].sum(axis=0)
+        steps = np.divide(left, load, out=np.full(len(left), np.inf), where=load > 0)
+        step = min(float(steps.min(initial=np.inf)), float((most - rate)[rising].min()))
+        rate[rising] += step
+        left = np.maximum(0.0, left - step * load)
+        stopped = (rate >= most * (1 - 1e-12)) | (busy[:, (steps <= step * (1 + 1e-12)) & (load > 0)] > 0).any(axis=1)
+        rising &= ~stopped
+    return rate

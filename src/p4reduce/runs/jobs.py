@@ -1,0 +1,468 @@
+"""The jobs of a run: which plan carries which collective; and what carries them in the flow model (``time: flow``)."""
+
+import hashlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import Operation, parts_bound
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans.best import BEST, fastest
+from p4reduce.control_plane.plans.make import make_plan
+from p4reduce.control_plane.plans.problem import Layout, Problem
+from p4reduce.control_plane.plans.striped import STRIPED, slots_of_each, stripes
+from p4reduce.control_plane.resources import SLOTS, Resources
+from p4reduce.group.backend import Call, FloatArray, as_carried
+from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
+from p4reduce.group.membership import Decision
+from p4reduce.network.flow import FlowNetwork
+from p4reduce.network.jobs.asynchronous import shares
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.specs import exchanged
+from p4reduce.network.sharing import Bools
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import CollectiveRecord
+from p4reduce.topologies import Topology
+from p4reduce.workers.numbers import BlockFloat, FixedScale
+
+CONTROL_LATENCY_PS = 1_000_000_000
+"""Virtual time from a controller's decision to its effect on the switches: 1 ms."""
+MAIN_JOB = 1
+SERVED_JOB = 2
+ALL_TO_ALL_JOB = 3
+FIRST_STRIPE_JOB = 4
+"""Jobs of the trees of plan striped, but for the first, which is the main job."""
+ALL_TO_ALL = -1
+"""in the place of a root: a group's job for its all-to-alls"""
+FIRST_BROADCAST_JOB = 16
+"""Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
+FIRST_GROUP_JOB = 32768
+"""Jobs of groups of some workers."""
+
+
+Part = tuple[Job, slice]
+"""A job, and which elements of each array it carries."""
+
+
+class RunJobs(ABC):
+    """The jobs of a group's collectives, made when they are first needed.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What is run.
+    topology : Topology
+        Its network.
+    workers : tuple of str
+        Hosts of the group, by rank.
+    server : str or None
+        Host of the parameter server.
+    """
+
+    may_stripe = True
+    """Whether sums of the whole group may be carried in several trees at once."""
+
+    def __init__(
+        self, experiment: Experiment, topology: Topology, *, workers: tuple[str, ...], server: str | None
+    ) -> None:
+        self.experiment = experiment
+        self.topology = topology
+        self.workers = workers
+        self.server = server
+        block = experiment.numbers == "block"
+        self.numbers = BlockFloat(speculates=experiment.speculate) if block else FixedScale(experiment.scale or 1.0)
+        self.records: list[CollectiveRecord] = []
+        self.on_collective: Callable[[int], None] | None = None
+        """Told how many collectives are done, after each."""
+        self.digest = hashlib.sha256()
+        """Of what every collective gave."""
+        self._one = threading.Lock()
+        self._jobs: dict[int, Job] = {}
+        self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
+        self._trees: list[Job] = []
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All jobs so far."""
+        return list(self._jobs.values())
+
+    @property
+    def main(self) -> Job:
+        """The job of the whole group's sums; of several trees the first."""
+        return self._trees[0]
+
+    @main.setter
+    def main(self, job: Job) -> None:
+        self._trees[0] = job
+
+    @property
+    def result_sha256(self) -> str:
+        """The digest as text."""
+        return self.digest.hexdigest()
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """Of a switch, for all jobs."""
+
+    @property
+    @abstractmethod
+    def now(self) -> int:
+        """Time, picoseconds."""
+
+    @abstractmethod
+    def carry(
+        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
+    ) -> Sequence[Decision]:
+        """Carry one collective out; results land in the callers' arrays. See ``group.rendezvous.Carry``.
+
+        workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
+        and time does not go back: where two groups have collectives at once, one starts after the other.
+        """
+
+    @abstractmethod
+    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+        """Carry calls of workers that do not wait for each other on, until one is done. See ``group.rendezvous``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what it holds."""
+
+    @abstractmethod
+    def _start_job(self, request: PlanRequest) -> Job:
+        """Lay a job out; it takes effect one control latency from now."""
+
+    def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
+        plan = "steiner" if len(self._trees) > 1 else self.experiment.plan  # only sums of the whole group are striped
+        star = plan == "ring"  # a ring only reduces: everything else goes host to host
+        if operation == "broadcast":
+            source = workers[root]
+            whole = workers == self.workers
+            number = FIRST_BROADCAST_JOB + root if whole else self._group_job(workers, root)
+            members = tuple(worker for worker in workers if worker != source)
+            return self._job(number, "ps" if star else plan, members, source)
+        if operation in {"push", "pull", "push_pull"} and self.main.server is None:
+            return self._job(SERVED_JOB, "ps" if star else plan, self.workers, self.server)
+        if operation == "all_to_all" and not self.main.plan.mesh:
+            number = ALL_TO_ALL_JOB if workers == self.workers else self._group_job(workers, ALL_TO_ALL)
+            return self._job(number, "all-to-all", workers, None)
+        if operation != "all_to_all" and plan == "all-to-all":
+            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
+        if workers != self.workers:
+            return self._job(self._group_job(workers, None), plan, workers, None)
+        return self.main
+
+    def _job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
+        """The job of a number, started when it is asked for the first time."""
+        return self._jobs.get(number) or self._start_job(self._request(number, plan, workers, server))
+
+    def _group_job(self, workers: tuple[str, ...], root: int | None) -> int:
+        """The number of a group's job: one for its sums, one for each root of its broadcasts."""
+        return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
+
+    def _start_trees(self) -> list[Job]:
+        """The jobs of the whole group's sums: one, but where they are striped."""
+        name, layouts = self._layouts()
+        number = [MAIN_JOB, *range(FIRST_STRIPE_JOB, FIRST_STRIPE_JOB + len(layouts) - 1)]
+        most = slots_of_each(len(layouts), self.slots) if len(layouts) > 1 else None
+        requests = [
+            replace(self._request(job, name, self.workers, None), layout=layout, max_slots=most)
+            for job, layout in zip(number, layouts, strict=True)
+        ]
+        return [self._start_job(request) for request in requests]
+
+    def _layouts(self) -> tuple[str, list[Layout | None]]:
+        """The plan's name and the layout of each tree; None: the plan lays its one tree out itself."""
+        given = self.experiment
+        several = self.may_stripe and given.deadline_ps is None
+        if given.plan not in {STRIPED, BEST} or (given.plan == BEST and not several):
+            return given.plan, [None]
+        if not several:
+            raise PlanError(
+                f"plan {STRIPED} has no deadline, and its group loses and gains no members; choose steiner for those"
+            )
+        problem = Problem(self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements)
+        if given.plan == STRIPED:
+            return STRIPED, [*stripes(problem)]
+        chosen, layouts = fastest(problem)
+        return f"{BEST} ({chosen})", [*layouts]
+
+    def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
+        """What a job of this run asks for."""
+        return PlanRequest(
+            plan=plan,
+            job=number,
+            workers=workers,
+            server=server,
+            window=self.experiment.window,
+            elements=self.experiment.typical_elements,
+            deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
+        )
+
+    def _parts(self, job: Job, operation: str, elements: int) -> list[Part]:
+        """Which jobs carry a collective of ``elements``, and what of it each of them does."""
+        trees = self._trees if job is self.main and operation == "all_reduce" else [job]
+        bounds = shares(elements, len(trees), self.experiment.lanes)
+        found = [(tree, slice(a, b)) for tree, (a, b) in zip(trees, bounds, strict=True) if b > a]
+        return found or [(job, slice(0, elements))]
+
+
+def beyond_int32(call: Call) -> SaturatedError:
+    """What every participant of a sum of int32 is told that was held at an end of int32."""
+    name = call.options.name or call.operation
+    return SaturatedError(f"{name} #{call.iteration}: a sum of int32 lies beyond int32")
+
+
+def agreed_result(calls: list[Call]) -> FloatArray:
+    """The array that all who get a result got; raises ``ClusterError`` when two of them differ in a byte."""
+    if calls[0].operation == "push":
+        return calls[-1].array
+    if calls[0].operation == "all_to_all":
+        return np.concatenate([call.array for call in calls])
+    reference = calls[0].array
+    for call in calls[1:]:
+        if not np.array_equal(call.array.view(np.uint32), reference.view(np.uint32)):
+            at = int(np.flatnonzero(call.array.view(np.uint32) != reference.view(np.uint32))[0])
+            raise ClusterError(
+                f"{call.operation} #{call.iteration}: ranks {calls[0].rank} and {call.rank} differ at element {at}: "
+                f"{reference[at]!r} and {call.array[at]!r}"
+            )
+    return reference
+
+
+INT32: Final = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """When a collective is done."""
+
+    start_ps: int
+    done_ps: int
+
+
+class FlowCarrier(RunJobs):
+    """Says how long collectives take. There are plans, but no switches, and nothing is installed.
+
+    ``carry`` may be called from several threads. One collective is carried at a time, as in virtual time.
+    """
+
+    def __init__(
+        self, experiment: Experiment, topology: Topology, *, workers: tuple[str, ...], server: str | None
+    ) -> None:
+        super().__init__(experiment, topology, workers=workers, server=server)
+        self.network = FlowNetwork(topology, experiment.queue_frames)
+        self._added = False
+        self._resources = Resources()
+        self._announced: dict[int, int] = {}
+        """by job: chunks of its next sum whose exponents are known"""
+        self._trees = self._start_trees()
+
+    @property
+    def now(self) -> int:
+        """The model's time, picoseconds."""
+        return self.network.now
+
+    @property
+    def result_sha256(self) -> str:
+        """Empty where collectives had no arrays."""
+        return super().result_sha256 if self._added else ""
+
+    @property
+    def slots(self) -> int:
+        """Of a switch in the bundled programs."""
+        return SLOTS
+
+    def _start_job(self, request: PlanRequest) -> Job:
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
+        plan = make_plan(self.topology, request, self._resources)
+        job = self._jobs[request.job] = self.network.add(plan, self.numbers)
+        return job
+
+    def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
+        return replace(super()._request(number, plan, workers, server), lanes=self.experiment.lanes)
+
+    # --- collectives
+
+    def move(self, operation: str, elements: int, *, words: bool = False) -> None:
+        """One collective of ``elements`` numbers of each worker that nobody holds, and whose sums nobody sees."""
+        with self._one:
+            number = len(self.records)
+            parts = self._parts_of(operation, 0, elements, self.workers, number)
+            if parts:
+                timed = self._time(parts, operation, self.now, words=words)
+                self._record(parts, operation, operation, number, elements, timed)
+
+    def carry(
+        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
+    ) -> Sequence[Decision]:
+        """Add the callers' arrays up, and say when everybody has the result. As of ``RunJobs.carry``."""
+        with self._one:
+            check()
+            hosts = self.workers if workers is None else workers
+            first = calls[0]
+            elements = 1 if first.operation == "barrier" else first.array.size
+            for call in calls:
+                call.start_ps = max(call.start_ps, self.now)
+            parts = self._parts_of(first.operation, first.root, elements, hosts, first.iteration)
+            if not parts:
+                first.done_ps = first.start_ps
+                return ()
+            last_ps = max(call.start_ps for call in calls)
+            zeros = _zeros(parts, calls) if first.operation == "all_reduce" else []
+            timed = self._time(parts, first.operation, last_ps, words=first.options.words, zeros=zeros)
+            beyond = _add_up(calls, len(hosts))
+            for call in calls:
+                call.done_ps = timed.done_ps
+                call.error = beyond_int32(call) if beyond else None
+            self._added = True
+            self.digest.update(hashlib.sha256(agreed_result(calls).data).digest())
+            self._announce(parts, calls, timed)
+            began = Timed(min(call.start_ps for call in calls), timed.done_ps)
+            name = first.options.name or first.operation
+            failed = str(beyond_int32(first)) if beyond else None
+            self._record(parts, first.operation, name, first.iteration, elements, began, failed=failed)
+            return ()
+
+    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+        """Not in the model."""
+        raise RefusedError("push_pull: the flow model (time: flow) knows no staleness; choose time: virtual")
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+    def _parts_of(self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int) -> list[Part]:
+        """Which jobs carry a collective; none where one worker is alone with it."""
+        if len(hosts) == 1 and (operation == "broadcast" or hosts != self.workers):
+            return []
+        try:
+            return self._parts(self._job_for(operation, root, hosts), operation, elements)
+        except PlanError as error:
+            raise RefusedError(f"{operation} #{number}: {error}") from error
+
+    def _time(
+        self, parts: list[Part], operation: str, start_ps: int, *, words: bool, zeros: Sequence[Bools] = ()
+    ) -> Timed:
+        """Let time pass until a collective is done that begins no earlier than now. ``zeros``: of ``begin``."""
+        carried = as_carried(operation, ring=bool(parts[0][0].plan.ring))
+        shares = [(job, where.stop - where.start) for job, where in parts]
+        known = self._announced.pop(parts[0][0].plan.job, 0)
+        try:
+            start_ps = max(start_ps, self.now)
+            self.network.advance(start_ps)
+            transfer = self.network.begin(shares, Operation(carried), words=words, known=known, zeros=zeros)
+            self.network.advance(watch=[transfer])
+        except PlanError as error:
+            raise RefusedError(f"{operation}: {error}") from error
+        for job, elements in shares:
+            job.note(carried, elements, words=words)
+            job.spared += min(known, job.lead(carried, words=words), -(-elements // job.plan.lanes))
+        for (job, _), chunks in zip(shares, zeros, strict=False):
+            job.bare += int(chunks.sum())
+        return Timed(start_ps, self.now)
+
+    def _announce(self, parts: list[Part], calls: list[Call], timed: Timed) -> None:
+        """Where all workers start a sum on the same jobs while this one is under way, its exponents are agreed on."""
+        if calls[0].operation not in {"all_reduce", "barrier"}:
+            return
+        ahead = [call.options.ahead for call in calls]
+        if all(one is not None and one.start_ps + parts[0][0].plan.rtt_ps < timed.done_ps for one in ahead):
+            chunks = min(-(-(where.stop - where.start) // job.plan.lanes) for job, where in parts)
+            self._announced[parts[0][0].plan.job] = min(parts[0][0].plan.lead, chunks)
+
+    def _record(
+        self,
+        parts: list[Part],
+        operation: str,
+        name: str,
+        iteration: int,
+        elements: int,
+        timed: Timed,
+        *,
+        failed: str | None = None,
+    ) -> None:
+        carried = Operation(as_carried(operation, ring=bool(parts[0][0].plan.ring)))
+        plans = [(job.plan, where.stop - where.start) for job, where in parts]
+        self.records.append(
+            CollectiveRecord(
+                operation=name,
+                iteration=iteration,
+                elements=elements,
+                start_ps=timed.start_ps,
+                done_ps=timed.done_ps,
+                communication_ps=timed.done_ps - timed.start_ps,
+                bound_ps=parts_bound(plans, carried).time_ps,
+                resends=0,
+                saturated=0,
+                max_error=None,
+                error_bound=None,
+                failed=failed,
+            )
+        )
+        if self.on_collective is not None:
+            self.on_collective(len(self.records))
+
+
+def _zeros(parts: Sequence[Part], calls: Sequence[Call]) -> list[Bools]:
+    """Of each part of an all-reduce: which of its chunks travel without lanes, since they are zero at all workers.
+
+    Where no exponents are agreed on, none does. With ``poison``, a chunk that is not finite counts as zero.
+    """
+    options = calls[0].options
+    found = []
+    for job, where in parts:
+        starts = np.arange(0, where.stop - where.start, job.plan.lanes)
+        zeros = np.full(len(starts), bool(len(starts)) and job.lead("all_reduce", words=options.words) > 0)
+        for call in calls if zeros.any() else ():
+            values = call.array[where]
+            full = np.logical_or.reduceat(values != 0, starts)
+            if options.poison:
+                full &= np.logical_and.reduceat(np.isfinite(values), starts)
+            zeros &= ~full
+        found.append(zeros)
+    return found
+
+
+def _add_up(calls: list[Call], size: int) -> bool:
+    """What a collective does to its callers' arrays, by NumPy; whether a sum of int32 was held at an end of int32.
+
+    Sums are the nearest float32 to those of float64.
+    """
+    first = calls[0]
+    if first.operation == "all_to_all":
+        for call, wanted in zip(calls, exchanged([call.array for call in calls]), strict=True):
+            call.array[:] = wanted
+        return False
+    workers, server = calls[:size], calls[-1]
+    if first.operation in {"broadcast", "pull"}:
+        source = calls[first.root] if first.operation == "broadcast" else server
+        for call in calls:
+            call.array[:] = source.array
+        return False
+    if first.operation == "barrier":
+        return False
+    if first.options.words:
+        exact = np.sum([call.array.view(np.int32) for call in workers], axis=0, dtype=np.int64)
+        total = np.clip(exact, INT32.min, INT32.max).astype(np.int32).view(np.float32)
+        beyond = bool((exact != total.view(np.int32)).any())
+    else:
+        total, beyond = _sum(workers), False
+    if first.operation == "push_pull":
+        step = np.float32(first.learning_rate / size)
+        total = server.array - step * total
+    for call in [server] if first.operation == "push" else calls:
+        call.array[:] = total
+    return beyond
+
+
+def _sum(workers: Sequence[Call]) -> FloatArray:
+    total = np.zeros(workers[0].array.size, np.float64)
+    for call in workers:
+        total += call.array
+    with np.errstate(over="ignore"):
+        return total.astype(np.float32)
