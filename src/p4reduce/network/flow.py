@@ -31,6 +31,8 @@ from p4switch.base.values import PS_PER_US
 
 EVENTS: Final = 150_000
 """of an opening: what a processor does in half a second"""
+RING_EVENTS: Final = 1_500_000
+"""of the longer of two rings: what a processor does in five seconds"""
 RING_WINDOWS: Final = 3
 """of a segment that is long"""
 LEAST_SEGMENT: Final = 4
@@ -267,9 +269,10 @@ def _shorter_segments(load: Load, budget: int) -> tuple[int, int] | None:
     alike = load.segment > 0 or most * load.busiest >= 2 * load.step_ps
     if load.window >= 2 * own and most >= LEAST_SEGMENT and alike:
         return most // 2, most
-    if most < RING_WINDOWS * load.window:
-        return None
     period = load.window // ACK_EVERY * ACK_EVERY  # of acknowledgements in a full window
+    most = max(most, min(own, RING_WINDOWS * load.window + period))
+    if most < RING_WINDOWS * load.window or most * _steps(load) * load.events > RING_EVENTS:
+        return None
     longer = own - -(-(own - most) // period) * period
     return longer - max(1, longer // 2 // period) * period, longer
 
@@ -291,7 +294,7 @@ def _pace_of_large_ring(load: Load, wires: Wires, least: float, shorter: int, se
         opening(
             [(load.plan, replace(load.frames, segment=length, size=steps * length, follows=False), steps * length)],
             wires,
-            16 * EVENTS,
+            2 * RING_EVENTS,
         )
         for length in (shorter, segment)
     )
