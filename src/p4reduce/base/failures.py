@@ -23,8 +23,8 @@ R = TypeVar("R")
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
     """Decorator of commands: errors become one line on stderr and an exit code.
 
-    2 for input that cannot be used, 1 for runs that fail, 130 at Ctrl-C. What is left is a bug of ours and keeps its
-    traceback.
+    2 for input that cannot be used, 1 for runs that fail, 130 at Ctrl-C, of which whoever runs the command tells. What
+    is left is a bug of ours and keeps its traceback.
     """
 
     @functools.wraps(command)
@@ -32,7 +32,6 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except KeyboardInterrupt:
-            _say("interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit

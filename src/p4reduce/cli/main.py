@@ -13,7 +13,7 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from p4reduce import __version__
-from p4reduce.base.failures import guarded
+from p4reduce.base.failures import EXIT_INTERRUPTED, guarded
 from p4reduce.base.flags import SPECS, Parameter, Spec, parts
 from p4reduce.base.output import Output
 
@@ -78,6 +78,8 @@ class LazyGroup(TyperGroup):
                 raise
             _say_usage(error)
             sys.exit(getattr(error, "exit_code", 2))
+        if code == EXIT_INTERRUPTED:  # in the command, or in Typer, which says nothing of it
+            Output().note("interrupted")
         sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from p4reduce.base import failures
 from p4reduce.base.records import from_json
-from p4reduce.cli.main import app
+from p4reduce.cli.main import LazyGroup, app
 from p4reduce.group.errors import CollectiveError
 from p4reduce.runs import runner as runner_module
 from p4reduce.runs.result import RunResult
@@ -217,6 +217,17 @@ def test_failures_have_their_codes(monkeypatch, error, code):
     assert done.exit_code == code
     assert "Traceback" not in done.output
     assert (str(error) or "interrupted") in done.stderr
+
+
+def test_an_interrupt_while_the_command_line_is_read_is_told_of(monkeypatch):
+    """Typer ends with 130 then, and says nothing."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LazyGroup, "resolve_command", interrupted)
+    done = call("doctor")
+    assert (done.exit_code, done.stderr) == (130, "interrupted\n")
 
 
 def test_bugs_keep_their_traceback(monkeypatch):
