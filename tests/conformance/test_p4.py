@@ -37,6 +37,8 @@ P4INFO_DIFFERS = {
     "issue2735-bmv2": "p4c leaves out a register that is declared by a typedef and never used",
     "parser-unroll-test1": "extracts into an element that only the packet names, which BMv2 cannot do",
 }
+ONE_NAME_TWICE = {"multicast-bmv2", "named_meter_1-bmv2", "named_meter_bmv2"}
+"""Samples of older versions of p4c, which did not refuse two actions of one name as the specification asks."""
 P4INFO_IS_OLD = {
     "issue1062-1-bmv2": "p4c's tree has it with ids of 16 bits, as p4c once gave them; p4c itself writes ours"
 }
@@ -118,6 +120,8 @@ def test_the_same_packets_as_by_way_of_p4c_s_middle_end(source, tmp_path):
 def test_p4info_is_that_of_p4c(source):
     if source.stem in P4INFO_DIFFERS:
         pytest.skip(P4INFO_DIFFERS[source.stem])
+    if source.stem in ONE_NAME_TWICE and not compiled(source).ok:
+        pytest.skip("it is refused: " + compiled(source).diagnostics.errors[0].message)
     with tempfile.TemporaryDirectory() as folder:
         json, info = Path(folder) / "out.json", Path(folder) / "out.p4info.txt"
         command = [str(P4C), "-o", str(json), "--p4runtime-files", str(info), str(source)]

@@ -28,3 +28,5 @@ BODIES = [
     ("bit<3> i; for (i = 0; i < 7; i = i + 3) { n = n + (bit<9>) i; }", 14),
 ]  # fmt: skip
 """Statements, and what is in ``n`` (9 bits) behind them."""
+ALL = program("bit<9> n = 0; " + "\n".join(f"{{ {body} }}" for body, _ in BODIES) + " std.egress_spec = n;")
+"""A program with all of them, one after the other."""

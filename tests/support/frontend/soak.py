@@ -11,6 +11,7 @@ from p4switch.p4.compile import compile_text
 from p4switch.p4.diagnostics import P4Error
 from p4switch.program import ProgramError, load_program
 from p4switch.program.errors import MAX_STATE_BYTES
+from tests.support.frontend.loops import ALL
 from tests.support.frontend.mistakes import PROGRAM
 from tests.support.frontend.mutations import mutated
 from tests.support.paths import ROOT
@@ -47,7 +48,7 @@ def main() -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--programs", type=Path, help="a folder of programs that are mutated in place of ours")
     options = parser.parse_args()
-    texts = [PROGRAM] * 6 + [source.read_text() for source in SOURCES]
+    texts = [PROGRAM] * 6 + [ALL] * 2 + [source.read_text() for source in SOURCES]
     if options.programs is not None:
         texts = [source.read_text(errors="replace") for source in sorted(options.programs.rglob("*.p4"))]
         texts = [text for text in texts if "v1model.p4" in text]

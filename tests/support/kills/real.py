@@ -344,9 +344,13 @@ class Run:
         if spent > STOPPED_S:
             self.wrong.append(f"took {spent:.2f} s, bar {STOPPED_S} s")
         if process.returncode == 0:
-            if json.loads(out)["network"].get("membership") and took == MOMENTARY_S:
+            decisions = json.loads(out)["network"].get("membership", [])
+            if decisions and took == MOMENTARY_S:
                 self.wrong.append("the group changed")
-            check(played.read(self._folder, RANKS), set(range(RANKS)), self._seed, OPERATIONS, 50)
+            lost = {int(rank): why for decision in decisions for rank, why in decision["lost"].items()}
+            if any("reached" not in why for why in lost.values()):  # as those are whose leaf switch it is
+                self.wrong.append(f"lost {lost}")
+            check(played.read(self._folder, RANKS), set(range(RANKS)) - set(lost), self._seed, OPERATIONS, 50)
             return
         said = [line for line in err.splitlines() if line and not line.startswith("[")]
         errors = [line for line in said if line.startswith("error: ")]

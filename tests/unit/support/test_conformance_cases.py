@@ -33,6 +33,14 @@ def test_the_same_seed_makes_the_same_case(name):
     assert first != other
 
 
+def test_registers_of_time_stamps_are_in_no_comparison():
+    """Switches have clocks of their own; what else a program keeps is compared."""
+    shape = SUITES["p4reduce-64"].shape()
+    assert shape.timed == {"IncIngress.aggregate.slot.closings"}
+    assert shape.untimed().registers.keys() == shape.registers.keys() - shape.timed != set()
+    assert not SUITES["state"].shape().timed
+
+
 def test_a_recording_is_read_as_it_was_written(tmp_path):
     recorded = Recording("1.15", "00", (((SEND,), outcome([[2, "aa"]], registers={"r": [1]}, unordered=[0])),))
     write_recording(tmp_path / "r.json", recorded)

@@ -30,7 +30,7 @@ from p4reduce.runs.inputs import check_memory, provenance
 from p4reduce.runs.jobs import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
 from p4reduce.runs.real.backend import Carried, Closing, Counts, ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
-from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup
+from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup, is_stopped
 from p4reduce.runs.real.targets import NO_TRAFFIC, Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import LinkRelays, VethWires, open_wires
 from p4reduce.runs.result import ClosedRecord, CollectiveRecord, LeftOut, RealRun, RunResult, Steps, TrainingPoint
@@ -235,7 +235,15 @@ class RealCluster:
 
     def answers(self, what: str) -> dict[str, Message]:
         """One message of every host, within the run's wall-clock time."""
-        return self.group.answers(self.hosts, what, self._deadline)
+        try:
+            return self.group.answers(self.hosts, what, self._deadline)
+        except WorkerError:
+            raise
+        except ClusterError as error:
+            switches = [node.name for node in self.topology.switches]
+            pids = {name: pid for name in switches if (pid := self.target.process_of(name)) is not None}
+            stopped = "".join(f"; switch {name} is stopped (process {p})" for name, p in pids.items() if is_stopped(p))
+            raise ClusterError(f"{error}{stopped}") from None
 
     def collective(
         self, turn: int, commands: Mapping[str, Message], keeper: str, given: Callable[[int], FloatArray]

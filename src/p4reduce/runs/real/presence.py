@@ -97,6 +97,14 @@ class Signs:
         return behind_name[0] == "R" or self._used > before
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process has been stopped (SIGSTOP), and does not go on. False for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+    except OSError:
+        return False
+
+
 # The workers of a real-time run: processes that are started, spoken to in lines of JSON, watched and ended.
 
 

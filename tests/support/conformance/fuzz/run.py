@@ -42,7 +42,7 @@ class Bmv2Runner:
         if self._binaries.command_line is None:
             outcome = self._run_without_thrift(operations)
         else:
-            outcome = play(operations, self._shape, self._fresh())
+            outcome = play(operations, self._shape.untimed(), self._fresh())
         sends = [one for one in operations if isinstance(one, Send)]
         outcome.unordered = [place for place, send in enumerate(sends) if self._suite.races(send.frame)]
         return outcome
@@ -109,7 +109,7 @@ def load(suite: Suite) -> Program | str:
 
 def play_embedded(suite: Suite, program: Program, executor: ExecutorName, operations: Sequence[Operation]) -> Outcome:
     """What an executor makes of a case."""
-    return play(operations, suite.shape(), EmbeddedSwitch(program, executor))
+    return play(operations, suite.shape().untimed(), EmbeddedSwitch(program, executor))
 
 
 def fuzz(

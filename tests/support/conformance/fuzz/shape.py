@@ -2,7 +2,8 @@
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +48,9 @@ class TableShape:
         return self.match_type in ("ternary", "range")
 
 
+TIMES: Final = ("ingress_global_timestamp", "egress_global_timestamp", "enq_timestamp", "deq_timedelta")
+
+
 @dataclass(frozen=True)
 class Shape:
     """Tables by name; sizes of arrays by name; widths of value sets by name.
@@ -55,6 +59,7 @@ class Shape:
         keyless: tables without a key whose default may change.
         fixed: whether some table has constant entries.
         clones: whether some action clones packets.
+        timed: registers into which some action writes a time stamp, which is another one on each switch.
     """
 
     tables: dict[str, TableShape]
@@ -65,6 +70,11 @@ class Shape:
     keyless: dict[str, TableShape]
     fixed: bool
     clones: bool
+    timed: frozenset[str]
+
+    def untimed(self) -> "Shape":
+        """The same without registers of time stamps: what switches with clocks of their own agree on."""
+        return replace(self, registers={name: size for name, size in self.registers.items() if name not in self.timed})
 
 
 def read_shape(path: Path) -> Shape:
@@ -98,7 +108,33 @@ def shape_of(root: Any) -> Shape:
         },
         fixed=any(table.get("entries") is not None and not _SWITCH.fullmatch(table["name"]) for table in tables),
         clones=any(p["op"].startswith("clone_") for action in root["actions"] for p in action["primitives"]),
+        timed=frozenset(_timed(root)),
     )
+
+
+def _timed(root: Any) -> Iterator[str]:
+    """Names of registers that a time stamp is written into, by way of fields that the same action assigns."""
+    for action in root["actions"]:
+        tainted = {("standard_metadata", name) for name in TIMES}
+        for primitive in action["primitives"]:
+            target, *sources = primitive["parameters"] or [None]
+            if any(field in tainted for source in sources for field in _fields(source)):
+                if primitive["op"] == "assign":
+                    tainted.add(tuple(target["value"]))
+                elif primitive["op"] == "register_write":
+                    yield target["value"]
+
+
+def _fields(value: Any) -> Iterator[tuple[str, ...]]:
+    """Every field in an expression."""
+    if isinstance(value, dict):
+        if value.get("type") == "field":
+            yield tuple(value["value"])
+        for inner in value.values():
+            yield from _fields(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _fields(inner)
 
 
 class _Widths:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from p4reduce.runs.real.presence import Signs, descends
+from p4reduce.runs.real.presence import Signs, descends, is_stopped
 
 
 def test_who_computes_lives_and_who_is_stopped_or_gone_does_not():
@@ -34,3 +34,16 @@ def test_whom_a_process_started_is_of_it_and_no_other_is():
         assert not descends(os.getpid(), child)
         process.communicate("\n")
     assert not descends(child, process.pid)
+
+
+def test_a_process_is_stopped_until_it_goes_on():
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert not is_stopped(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert is_stopped(process.pid)
+        process.send_signal(signal.SIGCONT)
+        os.waitid(os.P_PID, process.pid, os.WCONTINUED | os.WNOWAIT)
+        assert not is_stopped(process.pid)
+        process.kill()
+    assert not is_stopped(process.pid)
