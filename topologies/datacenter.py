@@ -356,12 +356,13 @@ def _find(graph: str) -> tuple[str, dict[str, Any]]:
 
 def _city_names(nodes: list[dict[str, Any]]) -> dict[Any, str]:
     """A unique name without blanks for each node id, in the order of the file."""
-    plain = {node["id"]: _plain(str(node.get("name") or f"n{node['id']}")) for node in nodes}
+    plain = {node["id"]: plain_name(str(node.get("name") or f"n{node['id']}")) for node in nodes}
     times = Counter(plain.values())
     return {key: text if times[text] == 1 else f"{text}-{key}" for key, text in plain.items()}
 
 
-def _plain(text: str) -> str:
+def plain_name(text: str) -> str:
+    """A name without what names may not have."""
     return "".join("-" if character.isspace() or character in ",=+" else character for character in text.strip())
 
 

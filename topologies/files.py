@@ -1,21 +1,29 @@
-"""Loading a topology: a YAML file, a bundled name, or a one-line specification."""
+"""Loading a topology: a YAML file, a bundled name, a one-line specification, or a file of another program."""
 
-from collections.abc import Callable
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt, ValidationError, validate_call
 
 from p4reduce.base.registry import Registry
 from p4reduce.topologies import datacenter
-from p4reduce.topologies.datacenter import CapableSwitches, TopologyBuilder, wan
-from p4reduce.topologies.model import Topology, TopologyError
+from p4reduce.topologies.datacenter import PS_PER_KM, CapableSwitches, TopologyBuilder, plain_name, wan
+from p4reduce.topologies.model import MAX_NODES, Topology, TopologyError
 from p4reduce.topologies.optical import oxc
 from p4switch.base.files import read_text, write_text
 from p4switch.base.safe_yaml import YamlError, read_yaml
 from p4switch.base.values import format_delay, format_rate, parse_delay, parse_rate, short
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 # What a topology file may say, checked by pydantic: explicit nodes and links, or a builder and its parameters.
 
@@ -424,3 +432,321 @@ def _from_spec(spec: str) -> Topology:
         return build(data, spec)
     except TopologyError as error:
         raise TopologyError("\n".join(f"{spec!r}: {line}" for line in str(error).splitlines())) from None
+
+
+# Files of other programs: graphs of networkx and of the Internet Topology Zoo, containerlab, ASTRA-sim and SimAI.
+
+
+FORMATS: Final = {
+    "graphml": "GraphML, as of the Internet Topology Zoo",
+    "json": "node-link JSON of networkx",
+    "containerlab": "topology file of containerlab",
+    "links": "list of links of ASTRA-sim's ns-3 back end, or of SimAI",
+}
+"""Formats that :func:`import_file` reads."""
+_ENDINGS: Final = {".graphml": "graphml", ".json": "json", ".txt": "links"} | dict.fromkeys(
+    (".yml", ".yaml"), "containerlab"
+)
+_EARTH_KM: Final = 6371.0
+_HOST_KINDS: Final = frozenset({"host", "linux", "worker", "server"})
+
+
+@dataclass
+class Imported:
+    """What a file of another program says.
+
+    Attributes:
+        nodes: of each node, by its name: whether it is a ``host``, a ``server``, ``capable``, and its ``position``.
+        links: ends, rate in bit/s or None, delay in ps or None; several between two nodes are one with all rates.
+        left_out: what a topology has no place for, in words.
+    """
+
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    links: list[tuple[str, str, int | None, int | None]] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def topology(self, name: str, *, hosts: int, servers: int, rate: int | str, delay: int | str) -> Topology:
+        """The network; where the file names no host, with workers at each switch and servers at the first ones."""
+        builder = TopologyBuilder(name)
+        for node, said in self.nodes.items():
+            if said["host"]:
+                builder.host(node, server=said["server"], position=said["position"])
+            else:
+                builder.switch(node, capable=said["capable"], position=said["position"])
+        switches = [node for node, said in self.nodes.items() if not said["host"]]
+        if len(switches) == len(self.nodes):
+            if hosts < 1 or not 0 <= servers <= len(switches):
+                most = len(switches)
+                raise TopologyError(f"hosts, servers: the file has none; give 1 or more, and 0 to {most} servers")
+            added = [(f"{node}-h{number}", node, False) for node in switches for number in range(1, hosts + 1)]
+            added += [(f"{node}-server", node, True) for node in switches[:servers]]
+            for host, _, server in added:
+                builder.host(host, server=server)
+            for host, node, _ in added:
+                builder.link(host, node, rate, delay)
+        for a, b, link_rate, link_delay in self._merged():
+            known = format_delay(link_delay) if link_delay is not None else delay
+            builder.link(a, b, rate if link_rate is None else link_rate, known)
+        return builder.build()
+
+    def _merged(self) -> Iterable[tuple[str, str, int | None, int | None]]:
+        """One link for each pair of nodes, as fast as all between them together."""
+        together: dict[frozenset[str], list[tuple[str, str, int | None, int | None]]] = {}
+        for link in self.links:
+            together.setdefault(frozenset(link[:2]), []).append(link)
+        for links in together.values():
+            a, b, rate, delay = links[0]
+            rates = [each[2] for each in links]
+            if len(links) > 1:
+                rate = None if None in rates else sum(each for each in rates if each is not None)
+                fast = "" if rate is None else ", as fast as all"
+                self.left_out.append(f"{len(links)} links {a} - {b} are one{fast}")
+            yield a, b, rate, delay
+
+
+def import_file(
+    path: str | Path,
+    form: str | None = None,
+    *,
+    hosts: int = 1,
+    servers: int = 0,
+    rate: int | str = "10G",
+    delay: int | str = "1us",
+) -> tuple[Topology, list[str]]:
+    """The topology of a file of another program, and in words what of the file is not in it.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    form : str or None
+        One of :data:`FORMATS`; None: as the name of the file ends.
+    hosts, servers : int
+        Where the file names no hosts: workers at each switch, and server hosts, at the first switches.
+    rate, delay : int or str
+        Of links for which the file says none, and of those to hosts that are added.
+
+    Raises
+    ------
+    TopologyError
+        Names the file, the place and the fix.
+    """
+    path = Path(path)
+    form = form or _ENDINGS.get(path.suffix.lower())
+    if form not in FORMATS:
+        raise TopologyError(f"{path}: say of which format it is: {', '.join(FORMATS)}")
+    check_source(path)
+    if path.stat().st_size > _FILE_LIMIT:
+        raise TopologyError(f"{path}: larger than {_FILE_LIMIT} bytes; this is no topology")
+    try:
+        text = read_text(path)
+        found = _READERS[form](text)
+        topology = found.topology(path.stem, hosts=hosts, servers=servers, rate=rate, delay=delay)
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise TopologyError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+    except (TopologyError, YamlError, ValueError) as error:
+        raise TopologyError(f"{path}: {error}") from None
+    return topology, found.left_out
+
+
+def from_networkx(graph: "nx.Graph[Any]") -> Imported:
+    """What a graph says.
+
+    Nodes: ``kind`` (host, switch; all are switches where it is missing), ``role`` (server), ``capable``, ``position``,
+    or ``Longitude`` and ``Latitude``; named by ``label`` where there is one. Edges: ``rate`` ('10G', bit/s) or
+    ``LinkSpeedRaw`` (bit/s); ``delay`` ('1us', '300ns'), else the distance of their ends at 4.9 us/km, where known.
+    ``number`` puts them in order and ``start`` says which end is the first, where they are given.
+    """
+    if graph.is_directed():
+        raise TopologyError("links: they are directed; links of a network carry both ways: write an undirected graph")
+    names = _unique({node: plain_name(str(said.get("label") or node)) for node, said in graph.nodes(data=True)})
+    found = Imported()
+    places: dict[Any, tuple[float, float]] = {}
+    for node, said in graph.nodes(data=True):
+        where = _numbers(said.get("Longitude"), said.get("Latitude"))
+        if where is not None:
+            places[node] = where
+        position = said.get("position")
+        pair = _numbers(*position) if isinstance(position, list | tuple) and len(position) == 2 else where
+        found.nodes[names[node]] = {
+            "host": str(said.get("kind", "switch")).lower() in _HOST_KINDS,
+            "server": said.get("role") == "server",
+            "capable": said.get("capable", True) not in (False, 0, "false", "False"),
+            "position": pair,
+        }
+    edges = sorted(graph.edges(data=True), key=lambda edge: _number(edge[2].get("number")))
+    for number, (one, other, said) in enumerate(edges):
+        a, b = (other, one) if said.get("start") == names[other] else (one, other)
+        where_at = f"links[{number}] ({names[a]} - {names[b]})"
+        raw = said.get("rate", said.get("LinkSpeedRaw"))
+        try:
+            rate = None if raw is None else parse_rate(int(raw) if isinstance(raw, float) and raw.is_integer() else raw)
+            delay = None if said.get("delay") is None else parse_delay(said["delay"])
+        except (ValueError, OverflowError) as error:
+            raise TopologyError(f"{where_at}: {error}") from None
+        if delay is None and a in places and b in places:
+            delay = round(_distance_km(places[a], places[b]) * PS_PER_KM)
+        found.links.append((names[a], names[b], rate, delay))
+    return found
+
+
+def to_networkx(topology: Topology) -> "nx.Graph[str]":
+    """The graph of a topology, with the attributes that :func:`from_networkx` reads."""
+    import networkx as nx  # noqa: PLC0415  (slow to import)
+
+    graph: nx.Graph[str] = nx.Graph(name=topology.name)
+    described = describe(topology)
+    for node in described["nodes"]:
+        graph.add_node(node.pop("name"), **node)
+    for number, link in enumerate(described["links"]):
+        graph.add_edge(link["a"], link["b"], rate=link["rate"], delay=link["delay"], number=number, start=link["a"])
+    return graph
+
+
+def _from_graphml(text: str) -> Imported:
+    import networkx as nx  # noqa: PLC0415  (slow to import)
+
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of keys without a type, which are text
+            graph = nx.parse_graphml(text)
+    except Exception as error:  # of XML, of numbers, of keys that are missing: networkx has no error of its own
+        raise TopologyError(f"no GraphML: {type(error).__name__}: {short(str(error))}") from None
+    return from_networkx(graph)
+
+
+def _from_json(text: str) -> Imported:
+    import networkx as nx  # noqa: PLC0415  (slow to import)
+
+    try:
+        data = json.loads(text)
+        if not isinstance(data, dict):
+            raise TopologyError("no node-link JSON of networkx: it is no object with 'nodes' and 'edges'")
+        edges = "links" if "links" in data and "edges" not in data else "edges"
+        graph = nx.node_link_graph(data, edges=edges)
+    except TopologyError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise TopologyError(f"no JSON: {short(str(error))}") from None
+    except Exception as error:  # networkx looks into what it is given without checking it
+        raise TopologyError(f"no node-link JSON of networkx: {type(error).__name__}: {short(str(error))}") from None
+    return from_networkx(graph)
+
+
+def _from_containerlab(text: str) -> Imported:
+    """Nodes of kind ``linux`` with one link are hosts; all others are switches."""
+    data = read_yaml(text, limit=_FILE_LIMIT)
+    inside = data.get("topology") if isinstance(data, dict) else None
+    if not isinstance(inside, dict) or not isinstance(inside.get("nodes"), dict):
+        raise TopologyError("topology: no topology file of containerlab; it has 'topology' with 'nodes' and 'links'")
+    links = inside.get("links") or []
+    if not isinstance(links, list):
+        raise TopologyError("topology.links: is no list")
+    ends: list[tuple[str, str]] = []
+    for number, link in enumerate(links):
+        given = link.get("endpoints") if isinstance(link, dict) else None
+        if not isinstance(given, list) or len(given) != 2:
+            raise TopologyError(f"topology.links[{number}].endpoints: takes two, as ['s1:eth1', 's2:eth1']")
+        pair = [str(one.get("node", "") if isinstance(one, dict) else one).partition(":")[0] for one in given]
+        for node in pair:
+            if node not in inside["nodes"]:
+                raise TopologyError(f"topology.links[{number}].endpoints: there is no node {node!r} in topology.nodes")
+        ends.append((pair[0], pair[1]))
+    degree = Counter(node for pair in ends for node in pair)
+    default = (inside.get("defaults") or {}).get("kind") if isinstance(inside.get("defaults") or {}, dict) else None
+    found = Imported()
+    for node, said in inside["nodes"].items():
+        kind = str((said if isinstance(said, dict) else {}).get("kind") or default or "")
+        host = kind.lower() in _HOST_KINDS and degree[node] == 1
+        found.nodes[str(node)] = {"host": host, "server": False, "capable": True, "position": None}
+    found.links = [(a, b, None, None) for a, b in ends]
+    return found
+
+
+def _from_links(text: str) -> Imported:
+    """Node numbers, rate, delay and error rate of each link, behind one or two lines of counts.
+
+    ASTRA-sim: ``nodes switches links``, then the numbers of the switches. SimAI: ``nodes GPUs-a-server NVSwitches
+    switches links type``, then those of NVSwitches and switches; a server's NVSwitches are inside it, and left out.
+    """
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or len(lines[0]) not in (3, 5, 6):
+        fix = "takes 'nodes switches links' (ASTRA-sim), or 'nodes GPUs NVSwitches switches links type' (SimAI)"
+        raise TopologyError(f"line 1: {fix}")
+    simai = len(lines[0]) > 3
+    counts = [_whole(word, 1) for word in lines[0][: 5 if simai else 3]]
+    inner = counts[2] if simai else 0
+    nodes, switches, count = counts[0], counts[-2], counts[-1]
+    listed = [_whole(word, 2) for word in lines[1]]
+    if len(listed) != inner + switches:
+        raise TopologyError(f"line 2: names {len(listed)} switches; line 1 says {inner + switches}")
+    if len(lines) - 2 != count:
+        raise TopologyError(f"line 1: says {count} links; {len(lines) - 2} lines follow")
+    if nodes > 2 * MAX_NODES:
+        raise TopologyError(f"line 1: {nodes} nodes; addresses allow {MAX_NODES} hosts and as many switches")
+    nvlink, fabric = set(listed[:inner]), set(listed[inner:])
+    names = {number: f"s{number}" if number in fabric else f"h{number}" for number in range(nodes)}
+    found = Imported()
+    for number, name in names.items():
+        if number not in nvlink:
+            found.nodes[name] = {"host": number not in fabric, "server": False, "capable": True, "position": None}
+    dropped = 0
+    for place, words in enumerate(lines[2:], 3):
+        if len(words) < 4:
+            raise TopologyError(f"line {place}: takes two nodes, a rate, a delay and an error rate")
+        a, b = (_whole(word, place) for word in words[:2])
+        for end in (a, b):
+            if end not in names:
+                raise TopologyError(f"line {place}: there is no node {end}; line 1 says {nodes} nodes")
+        if {a, b} & nvlink:
+            dropped += 1
+            continue
+        try:
+            found.links.append((names[a], names[b], parse_rate(words[2].removesuffix("bps")), parse_delay(words[3])))
+        except ValueError as error:
+            raise TopologyError(f"line {place}: {error}") from None
+        if len(words) > 4 and words[4].strip("0."):
+            found.left_out.append(f"line {place}: the error rate {words[4]}; say --loss in a run")
+    if dropped:
+        found.left_out.append(f"{inner} NVSwitches with {dropped} links: they are inside of servers")
+    return found
+
+
+_READERS: Final[Mapping[str, Callable[[str], Imported]]] = {
+    "graphml": _from_graphml,
+    "json": _from_json,
+    "containerlab": _from_containerlab,
+    "links": _from_links,
+}
+
+
+def _whole(word: str, line: int) -> int:
+    if not word.isascii() or not word.isdecimal() or len(word) > 9:
+        raise TopologyError(f"line {line}: {short(word)} is no whole number")
+    return int(word)
+
+
+def _unique(names: Mapping[Any, str]) -> dict[Any, str]:
+    """Names that several nodes have get the node's own name behind them."""
+    times = Counter(names.values())
+    return {node: name if times[name] == 1 else f"{name}-{plain_name(str(node))}" for node, name in names.items()}
+
+
+def _number(said: Any) -> float:
+    return float(said) if isinstance(said, int | float) and not isinstance(said, bool) else math.inf
+
+
+def _numbers(x: Any, y: Any) -> tuple[float, float] | None:
+    try:
+        pair = float(x), float(y)
+    except (TypeError, ValueError):
+        return None
+    return pair if all(map(math.isfinite, pair)) else None
+
+
+def _distance_km(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Along a great circle (haversine formula), of (longitude, latitude) in degrees."""
+    (x1, y1), (x2, y2) = (tuple(map(math.radians, place)) for place in (one, other))
+    half = math.sin((y2 - y1) / 2) ** 2 + math.cos(y1) * math.cos(y2) * math.sin((x2 - x1) / 2) ** 2
+    return 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(half)))

@@ -36,6 +36,7 @@ COMMANDS = {
     "watch": ("watch", FILE),
     "pcap": ("pcap", FILE),
     "topo show": ("topo", "show", FILE),
+    "topo import": ("topo", "import", FILE, "--format", "graphml"),
     "topo capable --tasks": ("topo", "capable", "leaf-spine-8", "--count", 1, "--tasks", FILE),
     "plan show --config": ("plan", "show", "--config", FILE),
     "p4 check": ("p4", "check", FILE),

@@ -7,7 +7,7 @@ from typing import Any, Final
 from p4reduce import topologies
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output, progress_bar, rate_text, time_text
-from p4reduce.cli.flags.network import TopoCapable, TopoList, TopoShow, TopoUpgrade
+from p4reduce.cli.flags.network import TopoCapable, TopoImport, TopoList, TopoShow, TopoUpgrade
 from p4reduce.control_plane.orchestrator.trace import read_trace
 from p4reduce.control_plane.plans.upgrade import Upgrade
 from p4reduce.control_plane.scheduling.policies import choose_capable, choose_capable_for
@@ -116,6 +116,21 @@ def upgrade(flags: TopoUpgrade) -> None:
         for row in found
     ]
     output.table(["chosen by", "switches", "bound", "of none", "plan best takes"], table)
+
+
+def import_(flags: TopoImport) -> None:
+    """A topology of a file of another program."""
+    output = Output(as_json=flags.as_json)
+    topology, left_out = topologies.import_file(
+        flags.file, flags.form, hosts=flags.hosts, servers=flags.servers, rate=flags.rate, delay=flags.delay
+    )
+    for line in left_out:
+        output.note(f"left out: {line}")
+    output.data({**_counts(topology.name, topology), "left_out": left_out})
+    if flags.out is not None:
+        output.note(f"wrote {write_text(flags.out, topologies.to_yaml(topology))}")
+    elif not flags.as_json:
+        print(topologies.to_yaml(topology), end="")
 
 
 def _best_on_packets(topology: Topology, search: Upgrade, lanes: int) -> dict[str, Any]:

@@ -93,6 +93,31 @@ class TopoUpgrade:
 
 
 @command(
+    "topo import",
+    "p4reduce topo import Abilene.graphml --hosts 2 -o abilene.yaml",
+    "p4reduce topo import lab.clab.yml > lab.yaml",
+    "p4reduce topo import topology.txt --json | jq .left_out   # ASTRA-sim, SimAI",
+)
+class TopoImport:
+    """Make a topology of a file of another program.
+
+    Formats are GraphML (as of the Internet Topology Zoo), node-link JSON of networkx, topology files of containerlab,
+    and lists of links of ASTRA-sim and SimAI. The command prints YAML, or writes it to --out, and says what of the
+    file it left out.
+    """
+
+    file: Annotated[Path, Flag("File of another program.", argument=True, reads=True)]
+    form: Annotated[str | None, Flag("Format: graphml, json, containerlab or links.", "-f", name="--format",
+            default="as the name of the file ends")] = None  # fmt: skip
+    hosts: Annotated[int, Flag("Number of workers at each switch, where the file names no host.", least=1)] = 1
+    servers: Annotated[int, Flag("Number of server hosts, where the file names no host.", least=0)] = 0
+    rate: Annotated[str, Flag("Rate of links for which the file says none.")] = "10G"
+    delay: Annotated[str, Flag("Delay of links for which the file says none.")] = "1us"
+    out: Annotated[Path | None, Flag("YAML file to write.", "-o", default="standard output")] = None
+    as_json: Json = False
+
+
+@command(
     "net up",
     "p4reduce net up leaf-spine-8",
     "p4reduce net up leaf-spine-8 --live                # and a page that shows it: docs/live.md",
