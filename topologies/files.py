@@ -478,6 +478,11 @@ class Imported:
             if hosts < 1 or not 0 <= servers <= len(switches):
                 most = len(switches)
                 raise TopologyError(f"hosts, servers: the file has none; give 1 or more, and 0 to {most} servers")
+            if hosts * len(switches) > MAX_NODES:
+                raise TopologyError(
+                    f"hosts: {len(switches)} switches with {short(hosts)} workers each are too many: "
+                    f"addresses allow {MAX_NODES}; give at most {MAX_NODES // len(switches)}"
+                )
             added = [(f"{node}-h{number}", node, False) for node in switches for number in range(1, hosts + 1)]
             added += [(f"{node}-server", node, True) for node in switches[:servers]]
             for host, _, server in added:
@@ -490,7 +495,7 @@ class Imported:
         return builder.build()
 
     def _merged(self) -> Iterable[tuple[str, str, int | None, int | None]]:
-        """One link for each pair of nodes, as fast as all between them together."""
+        """One link for each pair of nodes, as fast as all between them together, and as long as the longest."""
         together: dict[frozenset[str], list[tuple[str, str, int | None, int | None]]] = {}
         for link in self.links:
             together.setdefault(frozenset(link[:2]), []).append(link)
@@ -499,6 +504,7 @@ class Imported:
             rates = [each[2] for each in links]
             if len(links) > 1:
                 rate = None if None in rates else sum(each for each in rates if each is not None)
+                delay = max((each[3] for each in links if each[3] is not None), default=None)
                 fast = "" if rate is None else ", as fast as all"
                 self.left_out.append(f"{len(links)} links {a} - {b} are one{fast}")
             yield a, b, rate, delay
@@ -691,7 +697,7 @@ def _from_links(text: str) -> Imported:
     for number, name in names.items():
         if number not in nvlink:
             found.nodes[name] = {"host": number not in fabric, "server": False, "capable": True, "position": None}
-    dropped = 0
+    dropped = lossy = 0
     for place, words in enumerate(lines[2:], 3):
         if len(words) < 4:
             raise TopologyError(f"line {place}: takes two nodes, a rate, a delay and an error rate")
@@ -706,8 +712,9 @@ def _from_links(text: str) -> Imported:
             found.links.append((names[a], names[b], parse_rate(words[2].removesuffix("bps")), parse_delay(words[3])))
         except ValueError as error:
             raise TopologyError(f"line {place}: {error}") from None
-        if len(words) > 4 and words[4].strip("0."):
-            found.left_out.append(f"line {place}: the error rate {words[4]}; say --loss in a run")
+        lossy += len(words) > 4 and bool(words[4].strip("0."))
+    if lossy:
+        found.left_out.append(f"error rates of {lossy} link{'s' * (lossy > 1)}: say --loss in a run")
     if dropped:
         found.left_out.append(f"{inner} NVSwitches with {dropped} links: they are inside of servers")
     return found

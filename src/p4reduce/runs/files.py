@@ -191,7 +191,9 @@ def print_real(output: Output, results: Sequence[RunResult]) -> None:
     for result in results:
         if result.real is not None and result.real.lost_switches:
             gone = ", ".join(result.real.lost_switches)
-            output.note(f"{result.network.plan}: no counters of {gone}: frames were held against no prediction")
+            output.note(
+                f"{result.network.plan}: {gone} gave no counters, so frames were not compared with the prediction"
+            )
 
 
 def table_of(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:

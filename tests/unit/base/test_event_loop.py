@@ -1,6 +1,9 @@
 """What still runs when an event loop of gRPC's is closed."""
 
 import asyncio
+import threading
+
+import pytest
 
 from p4switch.base.event_loop import EventLoopThread
 
@@ -24,3 +27,22 @@ def test_what_still_runs_is_cancelled_and_waited_for():
     loop.run(begin())
     loop.close()
     assert how == ["cancelled"]
+
+
+def test_the_loop_is_made_in_its_own_thread(monkeypatch):
+    """A handler of a signal raises in the main thread only, so it never meets a loop that is half made."""
+    where = []
+    make = asyncio.new_event_loop
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: where.append(threading.current_thread().name) or make())
+    loop = EventLoopThread("test")
+    loop.close()
+    assert where == ["test"]
+
+
+def test_an_error_in_making_the_loop_reaches_the_thread_that_waits(monkeypatch):
+    def fails():
+        raise OSError("no descriptors")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", fails)
+    with pytest.raises(OSError, match="no descriptors"):
+        EventLoopThread("test")

@@ -104,7 +104,7 @@ def test_lists_of_links(tmp_path):
     topology, left_out = import_file(written(tmp_path, "astra.txt", ASTRA))
     assert [node.name for node in topology.workers] == ["h0", "h1", "h2"]
     assert [(link.rate_bps, link.delay_ps) for link in topology.links[-2:]] == [(10**11, 500_000), (4 * 10**11, 10**6)]
-    assert left_out == ["line 6: the error rate 0.01; say --loss in a run"]
+    assert left_out == ["error rates of 1 link: say --loss in a run"]
     topology, left_out = import_file(written(tmp_path, "simai.txt", SIMAI))
     assert [node.name for node in topology.nodes] == ["h0", "h1", "h2", "h3", "s6"]
     assert left_out == ["2 NVSwitches with 4 links: they are inside of servers"]
@@ -171,10 +171,35 @@ def test_the_command_writes_what_load_reads(tmp_path):
     path, out = written(tmp_path, "astra.txt", ASTRA), tmp_path / "astra.yaml"
     done = CliRunner().invoke(app, ["topo", "import", str(path), "-o", str(out)])
     assert done.exit_code == 0, done.output
-    assert "left out: line 6" in done.stderr
+    assert "left out: error rates of 1 link" in done.stderr
     assert load(out) == import_file(path)[0]
     printed = CliRunner().invoke(app, ["topo", "import", str(path)])
     assert printed.stdout == out.read_text()
     assert json.loads(CliRunner().invoke(app, ["topo", "import", str(path), "--json"]).stdout)["links"] == 4
     save(load(out), out)
     assert out.read_text() == printed.stdout
+
+
+@pytest.mark.parametrize("hosts", [10**8, 10**30])
+def test_more_hosts_than_addresses_are_refused_before_they_are_made(tmp_path, hosts):
+    graph = nx.path_graph(3)
+    path = written(tmp_path, "path.json", json.dumps(nx.node_link_data(graph, edges="edges")))
+    with pytest.raises(TopologyError, match=r"hosts: 3 switches .* give at most 43690"):
+        import_file(path, hosts=hosts)
+
+
+def test_parallel_links_have_the_longest_delay(tmp_path):
+    graph = nx.MultiGraph()
+    graph.add_edge(0, 1, rate="10G", delay="1us")
+    graph.add_edge(0, 1, rate="40G", delay="7us")
+    path = written(tmp_path, "pair.json", json.dumps(nx.node_link_data(graph, edges="edges")))
+    topology, left_out = import_file(path)
+    (link,) = [link for link in topology.links if {link.a, link.b} == {"0", "1"} or link.rate_bps == 50 * 10**9]
+    assert (link.rate_bps, link.delay_ps) == (50 * 10**9, 7_000_000)
+    assert left_out == ["2 links 0 - 1 are one, as fast as all"]
+
+
+def test_an_unknown_format_is_refused_with_those_that_there_are(tmp_path):
+    result = CliRunner().invoke(app, ["topo", "import", str(written(tmp_path, "a.txt", ASTRA)), "--format", "visio"])
+    assert result.exit_code == 2
+    assert "graphml" in result.output

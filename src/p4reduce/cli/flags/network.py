@@ -107,7 +107,8 @@ class TopoImport:
     """
 
     file: Annotated[Path, Flag("File of another program.", argument=True, reads=True)]
-    form: Annotated[str | None, Flag("Format: graphml, json, containerlab or links.", "-f", name="--format",
+    form: Annotated[Literal["graphml", "json", "containerlab", "links"] | None,
+            Flag("Format of the file.", "-f", name="--format",
             default="as the name of the file ends")] = None  # fmt: skip
     hosts: Annotated[int, Flag("Number of workers at each switch, where the file names no host.", least=1)] = 1
     servers: Annotated[int, Flag("Number of server hosts, where the file names no host.", least=0)] = 0

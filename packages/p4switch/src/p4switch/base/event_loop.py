@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from threading import Thread
 from typing import Any, Final, TypeVar
 
@@ -11,13 +12,16 @@ _JOIN_SECONDS: Final = 5.0
 
 
 class EventLoopThread:
-    """Runs coroutines for threads that wait for them."""
+    """Runs coroutines for threads that wait for them.
+
+    The loop is made inside its thread: a signal's handler that raises in the main thread cannot leave half a loop.
+    """
 
     def __init__(self, name: str) -> None:
-        self.loop: Final = asyncio.new_event_loop()
-        self.loop.set_exception_handler(ignore_closed_loops)
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+        made: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = Thread(target=_serve, args=(made,), name=name, daemon=True)
         self._thread.start()
+        self.loop: Final = made.result()
 
     def run(self, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
         """The result of a coroutine; blocks. Raises TimeoutError; then, or interrupted, the work is cancelled."""
@@ -33,14 +37,23 @@ class EventLoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_JOIN_SECONDS)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-            self.loop.run_until_complete(_cancel_others())
-        finally:
-            asyncio.set_event_loop(None)
-            self.loop.close()
+
+def _serve(made: "Future[asyncio.AbstractEventLoop]") -> None:
+    """Make a loop, hand it over and run it until it is stopped."""
+    try:
+        loop = asyncio.new_event_loop()
+    except BaseException as error:  # no descriptors, say: the error belongs to the thread that waits
+        made.set_exception(error)
+        return
+    loop.set_exception_handler(ignore_closed_loops)
+    asyncio.set_event_loop(loop)
+    made.set_result(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_cancel_others())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 async def _cancel_others() -> None:
