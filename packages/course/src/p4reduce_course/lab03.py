@@ -170,7 +170,8 @@ class _Grader:
 
     @staticmethod
     def _slot(bench: Bench, slot: int) -> tuple[int, Lanes]:
-        return bench.cells("bitmaps")[slot], tuple(bench.cells(name)[slot] for name in _REGISTERS)
+        bitmap, *sums = bench.values(("bitmaps", *_REGISTERS), slot)
+        return bitmap, tuple(sums)
 
     def _wrong(self, said: str) -> Wrong:
         look = f"p4reduce trace {self.path} --entries entries.yaml --packet packets.txt --brief"

@@ -120,6 +120,11 @@ class Bench:
         """All values of a register, named by its last part. Raises Wrong where the program lacks it."""
         return self._program.cells(self._switch, _named(self._parts.registers, register, "register"))
 
+    def values(self, registers: Sequence[str], index: int) -> list[int]:
+        """One cell of several registers, which are named by their last parts. Raises Wrong where one is missing."""
+        names = [_named(self._parts.registers, register, "register") for register in registers]
+        return self._program.values(self._switch, names, index)
+
     def size(self, register: str) -> int:
         """The number of cells of a register. Raises Wrong where the program lacks it."""
         return self._parts.registers[_named(self._parts.registers, register, "register")]

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -103,6 +104,11 @@ class Answer:
 T = TypeVar("T")
 
 
+@cache
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)
+
+
 class StudentProgram(Apart):
     """A program in a confined process, and the switches that run it there. Every failure of it is raised as Wrong."""
 
@@ -134,13 +140,21 @@ class StudentProgram(Apart):
         """All values of a register, by its full name."""
         return self._told(list[int], self.call("cells", switch, register))
 
+    def values(self, switch: int, registers: Sequence[str], index: int) -> list[int]:
+        """The value of one cell in each of several registers, by their full names."""
+        found = self._told(list[int], self.call("values", switch, list(registers), index))
+        if len(found) != len(registers):
+            raise self._no_answer()
+        return found
+
     def _told(self, kind: type[T], value: Any) -> T:
         try:
-            return TypeAdapter(kind).validate_python(value)
+            return _adapter(kind).validate_python(value)
         except ValidationError:
-            raise Wrong(
-                f"{self.file.name}: what came from the process that runs it is no answer", str(self.file)
-            ) from None
+            raise self._no_answer() from None
+
+    def _no_answer(self) -> Wrong:
+        return Wrong(f"{self.file.name}: what came from the process that runs it is no answer", str(self.file))
 
     def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
         return _SERVER.copy(folder, self.limits, (inward, outward, said))
@@ -368,6 +382,10 @@ class Switches:
         """All values of a register."""
         found = self._switches[switch][0].registers[register]
         return [int(found.read(index)) for index in range(found.size)]
+
+    def values(self, switch: int, registers: list[str], index: int) -> list[int]:
+        """The value of one cell in each of several registers."""
+        return [int(self._switches[switch][0].registers[name].read(index)) for name in registers]
 
 
 def _parts(program: Program) -> dict[str, Any]:
