@@ -25,6 +25,8 @@ PROGRAMS ?= tests/conformance/programs
 PROGRAMS_LATE ?= 10000
 # Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Bytecode is kept, whatever the environment says: without it each process that a test starts compiles all it imports.
+export PYTHONDONTWRITEBYTECODE :=
 LINKS := control_plane p4src topologies workers
 comma := ,
 DEMO := $(VENV)/.demo
