@@ -400,6 +400,13 @@ class Endpoints:
         for record in (self._records[index], *self._streams.get(index, ())):
             change_timing(record, timing)
 
+    def change_cover(self, index: int, cover_ps: int, burst_ps: int) -> None:
+        """A job has begun: windows of others may keep a worker's chunk waiting for so long, ps, in queues of switches
+        for ``burst_ps`` of it.
+        """
+        record = self._records[index]
+        record["cover"], record["burst"], record["joined"] = cover_ps, burst_ps, record["rtt_samples"]
+
     def give_up(self, index: int) -> None:
         """An endpoint leaves its operation where it is, and owes nobody anything any more."""
         self._records[index]["status"], self._records[index]["lingering"] = State.IDLE, 0
