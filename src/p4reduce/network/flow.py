@@ -115,6 +115,7 @@ def load_of(
     queue_frames: int,
     zeros: Bools | None = None,
     follows: bool = False,
+    pace_ps: int | None = None,
 ) -> Load:
     """What a collective sends with a plan.
 
@@ -139,6 +140,8 @@ def load_of(
         chunks"); None: none of them is.
     follows : bool
         Whether it begins when the last one with this plan has ended.
+    pace_ps : int or None
+        Of a tree: time between two chunks of a worker; None: as the plan says.
 
     Raises
     ------
@@ -172,7 +175,7 @@ def load_of(
             distance=ahead,
             most=plan.slots // 2 if plan.in_network else window,
             room=window,
-            pace_ps=pace_of(plan),
+            pace_ps=pace_of(plan) if pace_ps is None else pace_ps,
             merged=plan.in_network or operation is not Operation.PULL,
             timing=timing_of(plan),
             zeros=zeros,
@@ -636,6 +639,7 @@ class FlowNetwork:
             queue_frames=self.queue_frames,
             zeros=zeros,
             follows=follows,
+            pace_ps=job.pace_ps,
         )
 
     def _part(self, job: Job, load: Load, pace: Pace) -> Part:

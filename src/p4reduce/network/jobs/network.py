@@ -301,6 +301,10 @@ class Job:
     plan: Plan
     numbers: JobNumbers | None
     """How its lanes add up in the network; None: hosts add float32."""
+    most_lead: int | None = None
+    """Chunks ahead of which exponents are agreed on; None: as many as its plan says."""
+    pace_ps: int | None = None
+    """Time between two chunks of a worker; None: as its plan says."""
     members: dict[str, int] = field(default_factory=dict)
     """Endpoint of each worker, by host."""
     server: int | None = None
@@ -343,7 +347,9 @@ class Job:
         ``words``: its lanes are added as they are, without exponents.
         """
         sums = operation in {"all_reduce", "push", "push_pull"}
-        return self.plan.lead if sums and isinstance(self.numbers, BlockFloat) and not words else 0
+        if not sums or words or not isinstance(self.numbers, BlockFloat):
+            return 0
+        return self.most_lead or self.plan.lead
 
     def note(self, operation: str, elements: int, *, words: bool = False) -> None:
         """Remember a collective for the prediction; ``words`` as of :meth:`lead`."""
@@ -450,22 +456,40 @@ class JobNetwork:
         """Virtual time, picoseconds."""
         return self.fabric.now
 
-    def add(self, plan: Plan, numbers: JobNumbers = BLOCK, *, by_batch: bool = False, stranger: bool = False) -> Job:
+    def add(
+        self,
+        plan: Plan,
+        numbers: JobNumbers = BLOCK,
+        *,
+        by_batch: bool = False,
+        stranger: bool = False,
+        lead: int | None = None,
+        server_gives: bool = False,
+    ) -> Job:
         """Give every host of a plan its endpoint. ``numbers``: how lanes add up where switches do that.
 
         by_batch: it is one of a group whose classes change with their batches: its chunks may overtake each other, and
         its time-outs cover what other jobs may have before its frames also where all have one class now.
         stranger: its senders know of no other job: those of its class may keep its chunks for longer than it waits.
+        lead: how many chunks ahead exponents are agreed on, if not as many as the plan says. server_gives: its server
+        may have numbers of its own in sums.
         After an error nothing of the job is left.
         """
-        job = Job(plan, numbers if plan.in_network else None)
+        job = Job(plan, numbers if plan.in_network else None, lead)
+        terms = len(plan.workers) + 1 if server_gives else None
         before = dict(
             enumerate(self.endpoints.records["priority"].tolist())
         )  # also of retired ones, whose place it takes
         try:
             timing = timing_of(plan, overtaken=True) if by_batch else None
             for host, spec in endpoint_specs(
-                plan, job.numbers, queue_frames=self._queue_frames, timing=timing, congestion=self._congestion
+                plan,
+                job.numbers,
+                queue_frames=self._queue_frames,
+                timing=timing,
+                congestion=self._congestion,
+                lead=lead,
+                terms=terms,
             ):
                 try:
                     index = self.endpoints.add(spec)

@@ -209,11 +209,13 @@ def endpoint_specs(
     first_seq: int = 0,
     timing: Timing | None = None,
     congestion: Congestion | None = None,
+    lead: int | None = None,
+    terms: int | None = None,
 ) -> Iterator[tuple[str, EndpointSpec]]:
     """The endpoint of every host of a plan: of its workers in rank order, then of its server if there is one.
 
     numbers: needed by plans that aggregate in the network. timing: that of the plan's links if absent. congestion: the
-    plan's window, paced as its busiest link, if absent.
+    plan's window, paced as its busiest link, if absent. lead, terms: of ``WorkerSpec``; the plan's if absent.
     """
     restrained = congestion is None or congestion.adaptive
     sends = timing or timing_of(plan), congestion or Congestion(pace_ps=pace_of(plan))
@@ -224,7 +226,8 @@ def endpoint_specs(
         yield from _of_mesh(plan, common, *sends)
     elif plan.in_network:
         assert numbers is not None  # noqa: S101
-        yield from _of_tree(plan, numbers, common, *sends)
+        for host, spec in _of_tree(plan, numbers, common, *sends):
+            yield host, replace(spec, lead=lead or plan.lead, terms=terms)
     else:
         yield from _of_star(plan, ps_window(plan, queue_frames, restrained=restrained), common, *sends)
 
@@ -275,8 +278,10 @@ class _Common(TypedDict):
 Made = Iterator[tuple[str, EndpointSpec]]
 
 
-def _of_tree(plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, congestion: Congestion) -> Made:
-    slots, members, lead = plan.slots, len(plan.workers), plan.lead
+def _of_tree(
+    plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, congestion: Congestion
+) -> Iterator[tuple[str, WorkerSpec | ServerSpec]]:
+    slots, members = plan.slots, len(plan.workers)
     for host in plan.workers:
         yield (
             host,
@@ -289,7 +294,6 @@ def _of_tree(plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, c
                 levels=plan.aggregators[-1].level + 1,
                 members=members,
                 numbers=numbers,
-                lead=lead,
                 guesses=guesses_of(plan, numbers),
                 timing=timing,
                 congestion=congestion,
@@ -298,7 +302,7 @@ def _of_tree(plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, c
         )
     if plan.server is not None:
         own, (root,) = link_address(plan, plan.server), server_peers(plan)
-        yield plan.server, ServerSpec(own, root, slots=slots, members=members, numbers=numbers, lead=lead, **common)
+        yield plan.server, ServerSpec(own, root, slots=slots, members=members, numbers=numbers, **common)
 
 
 def _of_ring(plan: Plan, common: _Common, timing: Timing, congestion: Congestion) -> Made:

@@ -41,7 +41,7 @@ def broadcasts(
     loss: float = 0.0,
     stranger: bool = False,
 ) -> Outcome:
-    """Each job broadcasts so many elements from a host to all others; a job begins ``apart_us`` after the one before."""
+    """Each job broadcasts so many elements from a host to all others, and begins ``apart_us`` after the one before."""
     rng = np.random.default_rng(len(elements))
     with (
         EmbeddedSwitches(load(topology), bundled(256)) as switches,
