@@ -256,7 +256,7 @@ class Endpoints:
         match spec:
             case WorkerSpec():
                 most, reach = spec.most, (1 if spec.closes else REACH) * spec.most
-                self._set_numbers(index, spec.numbers, spec.members, most, spec.lead)
+                self._set_numbers(index, spec.numbers, spec.members, most, spec.lead, spec.terms)
                 room = most if spec.window is None else spec.window
                 set_worker(self._records[index], keep, most, reach, room, spec.timing, spec.congestion)
                 self._records[index]["repeats"] = spec.repeats
@@ -266,7 +266,7 @@ class Endpoints:
                     lead = int(self._records[index]["max_lead"])
                     self._guesses[index] = Guesses(min(spec.guesses, lead), lead, spec.lanes)
             case ServerSpec():
-                self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
+                self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead, spec.terms)
                 self._set_slots(index, 2 * spec.slots)
                 self._records[index]["repeats"] = spec.repeats
             case PsWorkerSpec():
@@ -400,6 +400,13 @@ class Endpoints:
         for record in (self._records[index], *self._streams.get(index, ())):
             change_timing(record, timing)
 
+    def change_cover(self, index: int, cover_ps: int, burst_ps: int) -> None:
+        """A job has begun: windows of others may keep a worker's chunk waiting for so long, ps, in queues of switches
+        for ``burst_ps`` of it.
+        """
+        record = self._records[index]
+        record["cover"], record["burst"], record["joined"] = cover_ps, burst_ps, record["rtt_samples"]
+
     def give_up(self, index: int) -> None:
         """An endpoint leaves its operation where it is, and owes nobody anything any more."""
         self._records[index]["status"], self._records[index]["lingering"] = State.IDLE, 0
@@ -481,13 +488,16 @@ class Endpoints:
         self._numbers.append(RawFloat())
         return index
 
-    def _set_numbers(self, index: int, numbers: Numbers, members: int, window: int, lead: int | None) -> None:
+    def _set_numbers(
+        self, index: int, numbers: Numbers, members: int, window: int, lead: int | None, terms: int | None = None
+    ) -> None:
         record = self._records[index]
         lead = window if lead is None else lead
         if not 1 <= lead <= window:
             raise ValueError(f"lead: {lead}, must be 1..{window} (half the slots)")
-        scale = numbers.scale(0, members)
-        record["members"], record["mode"], record["headroom"] = members, numbers.mode, headroom(members)
+        terms = terms or members
+        scale = numbers.scale(0, terms)
+        record["members"], record["mode"], record["headroom"] = members, numbers.mode, headroom(terms)
         record["scale"], record["limit"], record["max_lead"] = scale.up, scale.limit, lead
         self._numbers[index] = numbers
 

@@ -15,15 +15,15 @@ from p4switch.native.memory import address_of
 
 Floats = NDArray[np.float32]
 
-# Which arrays an operation needs: (source, target).
-_NEEDED = {
+# Which arrays an operation needs: (source, target); None: it may have one.
+_NEEDED: Final[dict[tuple[Kind, Collective], tuple[bool | None, bool]]] = {
     (Kind.WORKER, Collective.ALL_REDUCE): (True, True),
     (Kind.WORKER, Collective.PUSH): (True, False),
     (Kind.WORKER, Collective.PULL): (False, True),
     (Kind.WORKER, Collective.PUSH_PULL): (True, True),
     (Kind.WORKER, Collective.BARRIER): (False, False),
     (Kind.SERVER, Collective.ALL_REDUCE): (False, True),
-    (Kind.SERVER, Collective.PUSH): (False, True),
+    (Kind.SERVER, Collective.PUSH): (None, True),
     (Kind.SERVER, Collective.PULL): (True, False),
     (Kind.SERVER, Collective.PUSH_PULL): (False, True),
     (Kind.SERVER, Collective.BARRIER): (False, False),
@@ -42,7 +42,7 @@ class Post:
     | collective | a worker's source, target | the server's source, target |
     |---|---|---|
     | ALL_REDUCE | its contribution, the sum | -, the sum (baseline server only) |
-    | PUSH | its contribution, - | -, the sum |
+    | PUSH | its contribution, - | - or its own contribution (in the network), the sum |
     | PULL | -, the weights | the weights, - |
     | PUSH_PULL | its gradient, the new weights | -, the weights: w -= learning_rate * sum / members |
     | BARRIER | -, - | -, - |
@@ -135,7 +135,7 @@ def check(kind: Kind, operation: Post) -> None:
     ):
         if needs and array is None:
             raise ValueError(f"{what}: {name} at a {kind.name.lower()} endpoint needs one")
-        if not needs and array is not None:
+        if needs is False and array is not None:
             raise ValueError(f"{what}: {name} at a {kind.name.lower()} endpoint takes none")
         if array is not None:
             _check_array(what, array, writeable=what == "target")

@@ -139,6 +139,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # slack: doublings of the time after which a chunk is missing, in real time; when it grew last.
         # longest: round trips that took longer than the time after which they were asked for: the longest, forgotten
         # slowly (patience.py); moved_at: when a chunk that was not asked for, or for nothing, was answered last.
+        # cover: for how long other jobs' windows may keep a chunk waiting, picoseconds; burst: in queues of switches;
+        # joined: its round trips when one of these jobs, or this one, last began.
         # repeats: it asks by sending its contribution again. deadline, share: of a tree that closes chunks, and of each
         # of its levels, picoseconds.
         *_integers("asks", "waits", "wait_seq", "wait_level", "wait_mask", "wait_at", "own_losses", "own_rate"),
@@ -154,6 +156,9 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "share",
             "longest",
             "moved_at",
+            "cover",
+            "burst",
+            "joined",
         ),
         # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
         # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.

@@ -139,7 +139,8 @@ class _InNetwork(_Spec):
     """What all endpoints of an in-network job have alike.
 
     slots: P, the job's slots in each switch, a power of two. members: workers of the job. lead: how many chunks ahead
-    exponents are agreed on with block floating point, 1..P/2 (default P/2).
+    exponents are agreed on with block floating point, 1..P/2 (default P/2). terms: numbers that a sum may have
+    (default: one of each member; with one of the server's, one more).
     """
 
     parent: HostAddress
@@ -149,6 +150,7 @@ class _InNetwork(_Spec):
     members: int
     numbers: BlockFloat | FixedScale
     lead: int | None = None
+    terms: int | None = None
 
     def __post_init__(self) -> None:
         if self.slots < 2 or self.slots & (self.slots - 1):

@@ -221,6 +221,8 @@ _MANY: Final = 64
 """answers without a loss after which a path is taken for one that loses nothing"""
 _LONGEST_FADES: Final = 512
 """round trips after which the longest one counts for a third of what it was"""
+_LEARNT: Final = 32
+"""round trips through queues that are as long as they get, after which time-outs are longer than these"""
 _MUCH: Final = 5 * CHUNK // 32
 """of a worker's chunks: from there on its own link loses so much that it asks soon"""
 
@@ -312,6 +314,23 @@ def _soon(e: Any) -> Any:
 
 
 @kernel
+def _behind_others(e: Any, entry: Any, due: int) -> Any:
+    """For how long beyond ``due`` a chunk may wait for frames of other jobs.
+
+    While what left before it is still being answered, it is in the same queues; a frame of each other job may be
+    between the two, there and back. Until round trips have told of these queues, or a loss of the path, it may also be
+    behind all that others had on their way.
+    """
+    turn = 2 * e.cover // e.room
+    until = 0
+    if entry.order > e.top:
+        until = e.moved_at + turn + 3 * trip(e)
+    if e.rtt_samples - e.joined < e.room + _LEARNT and e.lost_by_order == 0 and e.own_losses == 0:
+        until = max(until, entry.sent_at + e.burst + turn + 4 * trip(e))
+    return min(e.cover, max(0, until - due))
+
+
+@kernel
 def due_at(e: Any, entry: Any) -> Any:
     """When a chunk that is on its way is missing by time."""
     if entry.asks == 0 and _is_hasty(e):
@@ -321,6 +340,8 @@ def due_at(e: Any, entry: Any) -> Any:
     if entry.asks == 0:
         patience = (4 * trip(e)) << (e.slack if e.own_rate <= _CLEAN else 0)
         since = max(entry.sent_at, e.resumed_at)
+        if e.cover > 0:
+            patience += _behind_others(e, entry, since + patience)
         if not tells_of_queues(e):
             return since + patience
         due = since + max(patience, min(2 * e.longest, e.rto_max))

@@ -21,7 +21,10 @@ from p4reduce.workers.kernels.chunks import (
     clear_tail,
     dequantize,
     descend,
+    fill_nan,
+    quantize,
     scale_down,
+    scale_up,
     send_raw,
     take_raw,
 )
@@ -48,6 +51,7 @@ from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, St
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 _RAW: Final = int(NumberMode.RAW)
+_BLOCK: Final = int(NumberMode.BLOCK)
 _ACTIVE: Final = int(State.ACTIVE)
 _DONE: Final = int(State.DONE)
 _ALL_REDUCE: Final = int(Collective.ALL_REDUCE)
@@ -149,6 +153,22 @@ def _queue_reply(e: Any, seq: int, rank: int) -> None:
 
 
 @kernel
+def _gives(e: Any) -> Any:
+    """Whether the server has numbers of its own in the sum."""
+    return e.collective == _PUSH and e.source != 0
+
+
+@kernel
+def _take_own(e: Any, slot: Any, seq: int, chunk: int) -> None:
+    """The server's part in what a chunk agrees on: the exponent of a later one, and whether its own is not finite."""
+    announces = seq - e.start + e.known
+    if e.lead > 0 and announces < e.chunks:
+        slot.exponent = load_u8(e.exponents, announces)
+    if chunk >= 0 and e.poison != 0:
+        slot.saturated = load_u8(e.poison, chunk)
+
+
+@kernel
 def _open(e: Any, slot: Any, seq: int) -> None:
     chunk = seq - e.start - e.lead + e.known
     slot.seq = seq
@@ -162,6 +182,8 @@ def _open(e: Any, slot: Any, seq: int) -> None:
     slot.type = _TYPE_PULL if e.collective == _PULL else _TYPE_PUSH
     slot.has_lanes = chunk >= 0 and carries_lanes(e.collective)
     slot.answer = _NOTHING if chunk < 0 or e.collective in (_PUSH, _BARRIER) else _RAW_ANSWER
+    if _gives(e):
+        _take_own(e, slot, seq, chunk)
     for rank in range(e.peers):
         # A reply that is still queued is of the slot's old chunk: it will be skipped.
         store_u8(e.marks, _mark_cell(e, seq, rank), 0)
@@ -173,12 +195,31 @@ def _open(e: Any, slot: Any, seq: int) -> None:
 
 
 @kernel
+def _add_own(e: Any, slot: Any, seq: int, scale: float) -> None:
+    """The lanes that came := these and the server's own: what the root would have made of all of them."""
+    begin = (seq - e.start - e.lead + e.known) * e.lanes
+    count = min(e.lanes, e.length - begin)
+    result, lanes = _result_at(e, seq), _contribution_at(e, seq, 0)
+    copy_bytes(result, e.source + 4 * begin, 4 * count)
+    clear_tail(result, count, e.lanes)
+    slot.saturated |= quantize(result, e.lanes, scale, e.limit, result) > 0
+    take_raw(result, e.lanes, result)
+    slot.saturated |= add_words(lanes, e.lanes, result, result) > 0
+    send_raw(result, e.lanes, lanes)
+
+
+@kernel
 def _sum(e: Any, slot: Any, seq: int) -> None:
     """The slot's result := the sum of the contributions, in the order of ranks."""
     result = _result_at(e, seq)
     if e.mode != _RAW:
-        scale = scale_down(e, _slot_at(e, seq - e.lead).exponent)
-        dequantize(_contribution_at(e, seq, 0), e.lanes, scale, result)
+        agreed = _slot_at(e, seq - e.lead).exponent
+        if e.mode == _BLOCK and slot.saturated:  # somebody's chunk is not finite
+            fill_nan(result, e.lanes)
+            return
+        if _gives(e):
+            _add_own(e, slot, seq, scale_up(e, agreed))
+        dequantize(_contribution_at(e, seq, 0), e.lanes, scale_down(e, agreed), result)
         return
     take_raw(_contribution_at(e, seq, 0), e.lanes, result)
     for rank in range(1, e.peers):
@@ -207,7 +248,9 @@ def _apply(e: Any, slot: Any, seq: int) -> None:
 def _complete(e: Any, slot: Any, seq: int, now: int) -> None:
     if slot.has_lanes:
         _apply(e, slot, seq)
-    if slot.saturated:
+    if slot.saturated and e.mode == _BLOCK and not e.words:
+        e.poisoned += 1
+    elif slot.saturated:
         e.saturated += 1
     slot.done = 1
     while e.low < e.end and _slot_at(e, e.low).seq == e.low and _slot_at(e, e.low).done:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,9 @@ class Options:
     """NaN and infinity are no error; they come through."""
     name: str = ""
     """What the collective is to whoever asked for it, where it is carried as another."""
+    blocks: Literal["", "own", "all"] = ""
+    """An all-reduce of as many equal blocks as there are ranks, that may be carried as less: 'own': each rank needs its
+    own one only; 'all': each rank gives its own one only, and zeros for the others."""
     patience_s: float | None = None
     """Wall-clock seconds that this participant waits for the others; None: as long as the group does."""
     staleness: int | None = 0
@@ -303,7 +306,7 @@ def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
             )
 
 
-def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, str, int | None]:
+def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, str, str, int | None]:
     chosen = call.options
     return (
         call.operation,
@@ -313,6 +316,7 @@ def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, str, int 
         chosen.words,
         chosen.poison,
         chosen.name,
+        chosen.blocks,
         chosen.tensor,
         chosen.staleness,
     )

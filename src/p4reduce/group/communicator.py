@@ -385,47 +385,27 @@ class Communicator:
         where ``step()`` tells steps apart. Where neither is known it is in no sum, and ``network.left_out`` of the
         result says so.
         """
-        if not isinstance(name, str) or len(name) > MOST_NAME:
-            raise ValueError(f"all_reduce: name: a text of at most {MOST_NAME} characters, got {name!r:.60}")
-        if isinstance(array, np.ndarray) and array.dtype == np.int32:
-            check_array("all_reduce", array, {np.dtype(np.int32)})
-            chosen = Options(words=True, patience_s=self._patience_s, tensor=name)
-            words = array.copy()  # where the sum is beyond int32 the caller's array stays as it is
-
-            def added() -> A:
-                array[...] = words
-                return array
-
-            flat = words.reshape(-1).view(np.float32)
-            return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed)
-        chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s, tensor=name)
-        if isinstance(array, np.ndarray) and array.dtype == np.float16:
-            check_array("all_reduce", array, {np.dtype(np.float16)})
-            wide = array.astype(np.float32).reshape(-1)
-
-            def narrowed() -> A:
-                with np.errstate(over="ignore"):
-                    array[...] = wide.reshape(array.shape)
-                return array
-
-            return self._carry("all_reduce", wide, narrowed, start, options=chosen, followed=followed)
-        check_array("all_reduce", array, {np.dtype(np.float32)})
-        return self._carry("all_reduce", array.reshape(-1), lambda: array, start, options=chosen, followed=followed)
+        return self._sum(array, start, not_finite=not_finite, followed=followed, name=name)
 
     @overload
-    def reduce_scatter(self, array: A) -> A: ...
+    def reduce_scatter(self, array: A, *, not_finite: Literal["error", "nan"] = ...) -> A: ...
 
     @overload
-    def reduce_scatter(self, array: A, *, start: float) -> Handle[A]: ...
+    def reduce_scatter(self, array: A, *, start: float, not_finite: Literal["error", "nan"] = ...) -> Handle[A]: ...
 
-    def reduce_scatter(self, array: A, *, start: float | None = None) -> A | Handle[A]:
+    def reduce_scatter(
+        self, array: A, *, start: float | None = None, not_finite: Literal["error", "nan"] = "error"
+    ) -> A | Handle[A]:
         """The own block of the sum over all workers: ``array`` is cut into ``size`` equal blocks.
 
-        Carried as an all-reduce (``array`` becomes the sum); the result is a view of the block. Types as there.
+        The result is a view of the block in ``array``; the other blocks hold their part of the sum, or what was given.
+        Types and ``not_finite`` as of ``all_reduce``. Where a tree of switches adds up in virtual time, each block goes
+        to its owner only (docs/plans.md); elsewhere this is an all-reduce.
         """
         if isinstance(array, np.ndarray) and array.size % self.size:
             raise ValueError(f"reduce_scatter: {array.size} elements are no {self.size} equal blocks")
-        begun = self.all_reduce(array, start=self.now if start is None else start)
+        begin = self.now if start is None else start
+        begun = cast("Handle[A]", self._sum(array, begin, not_finite=not_finite, blocks="own"))
         share = array.size // self.size
         block = array.reshape(-1)[self.rank * share : (self.rank + 1) * share]
         handle = begun.map(lambda _: cast(A, block))
@@ -440,7 +420,8 @@ class Communicator:
     def all_gather(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
         """``out``, of shape (size, *array.shape), gets every worker's ``array``, bit for bit, of whatever type.
 
-        Carried as a sum of 32-bit words, in which each worker gives zeros for the others' blocks.
+        Where a tree of switches adds up in virtual time, each block is multicast from its worker (docs/plans.md);
+        elsewhere this is a sum of 32-bit words, in which each worker gives zeros for the others' blocks.
         """
         if out.shape != (self.size, *array.shape) or out.dtype != array.dtype or not out.flags.c_contiguous:
             raise ValueError(
@@ -458,7 +439,7 @@ class Communicator:
 
         if array.nbytes == 0:
             raise ValueError("all_gather: the array is empty")
-        chosen = Options(words=True, name="all_gather", patience_s=self._patience_s)
+        chosen = Options(words=True, name="all_gather", blocks="all", patience_s=self._patience_s)
         return self._carry("all_reduce", every.reshape(-1).view(np.float32), gathered, start, options=chosen)
 
     @overload
@@ -579,6 +560,44 @@ class Communicator:
             self._queue.join(LEAVE_S)
         self._backend.close()
 
+    def _sum(
+        self,
+        array: A,
+        start: float | None,
+        *,
+        not_finite: str,
+        followed: bool = False,
+        name: str = "",
+        blocks: Literal["", "own"] = "",
+    ) -> A | Handle[A]:
+        """An all-reduce, of which the ranks need all, or only their own block."""
+        if not isinstance(name, str) or len(name) > MOST_NAME:
+            raise ValueError(f"all_reduce: name: a text of at most {MOST_NAME} characters, got {name!r:.60}")
+        if isinstance(array, np.ndarray) and array.dtype == np.int32:
+            check_array("all_reduce", array, {np.dtype(np.int32)})
+            chosen = Options(words=True, patience_s=self._patience_s, tensor=name, blocks=blocks)
+            words = array.copy()  # where the sum is beyond int32 the caller's array stays as it is
+
+            def added() -> A:
+                array[...] = words
+                return array
+
+            flat = words.reshape(-1).view(np.float32)
+            return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed)
+        chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s, tensor=name, blocks=blocks)
+        if isinstance(array, np.ndarray) and array.dtype == np.float16:
+            check_array("all_reduce", array, {np.dtype(np.float16)})
+            wide = array.astype(np.float32).reshape(-1)
+
+            def narrowed() -> A:
+                with np.errstate(over="ignore"):
+                    array[...] = wide.reshape(array.shape)
+                return array
+
+            return self._carry("all_reduce", wide, narrowed, start, options=chosen, followed=followed)
+        check_array("all_reduce", array, {np.dtype(np.float32)})
+        return self._carry("all_reduce", array.reshape(-1), lambda: array, start, options=chosen, followed=followed)
+
     def _served(
         self, operation: str, array: FloatArray, learning_rate: float = 0.0, staleness: int | None = 0
     ) -> FloatArray:
@@ -621,7 +640,8 @@ class Communicator:
         if start is not None and not 0 <= start < math.inf:
             raise ValueError(f"{operation}: start must be >= 0 and finite, got {start}")
         begin = self._backend.now_ps() if start is None else round(start * PS_PER_S)
-        about = Ahead(flat, begin, options.poison) if operation == "all_reduce" and not options.words else None
+        told = operation == "all_reduce" and not (options.words or options.blocks)
+        about = Ahead(flat, begin, options.poison) if told else None
 
         def task(ahead: Ahead | None) -> tuple[T, int]:
             done = self._backend.collective(operation, flat, root, learning_rate, replace(options, ahead=ahead), begin)

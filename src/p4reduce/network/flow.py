@@ -115,6 +115,7 @@ def load_of(
     queue_frames: int,
     zeros: Bools | None = None,
     follows: bool = False,
+    pace_ps: int | None = None,
 ) -> Load:
     """What a collective sends with a plan.
 
@@ -139,6 +140,8 @@ def load_of(
         chunks"); None: none of them is.
     follows : bool
         Whether it begins when the last one with this plan has ended.
+    pace_ps : int or None
+        Of a tree: time between two chunks of a worker; None: as the plan says.
 
     Raises
     ------
@@ -172,7 +175,7 @@ def load_of(
             distance=ahead,
             most=plan.slots // 2 if plan.in_network else window,
             room=window,
-            pace_ps=pace_of(plan),
+            pace_ps=pace_of(plan) if pace_ps is None else pace_ps,
             merged=plan.in_network or operation is not Operation.PULL,
             timing=timing_of(plan),
             zeros=zeros,
@@ -471,7 +474,7 @@ class Part:
     head_ps: float
     """where no queue stands"""
     time_out_ps: float = inf
-    """for which a frame's answer is waited before anything was measured"""
+    """for which a stream waits for a frame's answer before anything was measured"""
     phase: Phase = Phase.HEAD
     rate: float = 1.0
     """of ``left``, for each picosecond"""
@@ -636,6 +639,7 @@ class FlowNetwork:
             queue_frames=self.queue_frames,
             zeros=zeros,
             follows=follows,
+            pace_ps=job.pace_ps,
         )
 
     def _part(self, job: Job, load: Load, pace: Pace) -> Part:
@@ -659,7 +663,7 @@ class FlowNetwork:
         head_ps = pace.head_ps - ahead * pace.unit_ps
         units = load.units + ahead
         tail_ps = max(0.0, pace.total_ps - head_ps - units * pace.unit_ps)
-        time_out_ps = timing_of(job.plan).initial_ps
+        time_out_ps = timing_of(job.plan).initial_ps if streams else inf
         return Part(pace, demand, units, head_ps + (2 if load.lead else 1) * waits, tail_ps, head_ps, time_out_ps)
 
     def _wait(self, priority: int, way: frozenset[int]) -> float:
@@ -739,9 +743,9 @@ class FlowNetwork:
                 )
 
     def _check_time_outs(self, moving: Sequence[Part]) -> None:
-        """Refuse jobs of one class that wait for each other's frames longer than for answers.
+        """Refuse rings and all-to-alls of one class that wait for other jobs' frames longer than for answers.
 
-        Time-outs of jobs in several classes cover what may stand before a frame (network/jobs/specs.py).
+        Time-outs of trees, and of jobs in several classes, cover what may stand before a frame (network/jobs/specs.py).
         """
         if len({part.demand.priority for part in moving}) > 1:
             return

@@ -314,6 +314,17 @@ class _TreeWorker:
         return _Frame(way, self.tree.is_full(seq, frames.up_full), self.tree.came_up, (parent, self.number, seq))
 
 
+class _Answers:
+    """The end of a server: its host asks it in turn, as it asks workers' ends."""
+
+    def __init__(self) -> None:
+        self.frames: deque[_Frame] = deque()
+
+    def next(self, now: int) -> "_Frame | int":
+        del now
+        return self.frames.popleft() if self.frames else NEVER
+
+
 class _Tree:
     """A tree or star: workers have the first numbers, then switches and the server."""
 
@@ -340,6 +351,10 @@ class _Tree:
         self.left = len(plan.workers) * self.last
         self._workers = [_TreeWorker(number, self) for number in range(len(plan.workers))]
         self._hosts = [network.add(name, end) for name, end in zip(plan.workers, self._workers, strict=True)]
+        self._server: tuple[int, _Answers, _Host] | None = None
+        if plan.server is not None and plan.server in index:
+            answers = _Answers()
+            self._server = index[plan.server], answers, network.add(plan.server, answers)
 
     def done(self) -> Ints:
         """When each chunk was done at the last worker; of those that were all done."""
@@ -353,7 +368,7 @@ class _Tree:
         """A frame of a child is at its parent."""
         frames, network = self.frames, self._network
         if not frames.merged:
-            network.put(self._back[node, child], frames.down_full, self._came_down, child, seq)
+            self._put_down(node, self._back[node, child], frames.down_full, child, seq)
             return
         missing = self._missing[node]
         missing[seq] -= 1
@@ -368,7 +383,15 @@ class _Tree:
     def _send_down(self, node: int, seq: int) -> None:
         full = self.is_full(seq, self.frames.down_full)
         for way, child in self._down[node]:
+            self._put_down(node, way, full, child, seq)
+
+    def _put_down(self, node: int, way: Way, full: bool, child: int, seq: int) -> None:
+        if self._server is None or self._server[0] != node:
             self._network.put(way, full, self._came_down, child, seq)
+            return
+        _, answers, host = self._server
+        answers.frames.append(_Frame(way, full, self._came_down, (child, seq)))
+        self._network.ask(host, self._network.now)
 
     def _came_down(self, node: int, seq: int) -> None:
         if node >= len(self._workers):

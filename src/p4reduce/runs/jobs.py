@@ -11,13 +11,13 @@ import numpy as np
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import Operation, parts_bound
-from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.best import BEST, fastest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.plans.problem import Layout, Problem
 from p4reduce.control_plane.plans.striped import STRIPED, slots_of_each, stripes
 from p4reduce.control_plane.resources import SLOTS, Resources
-from p4reduce.group.backend import Call, FloatArray, as_carried
+from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import Decision
 from p4reduce.network.flow import FlowNetwork
@@ -39,8 +39,12 @@ FIRST_STRIPE_JOB = 4
 """Jobs of the trees of plan striped, but for the first, which is the main job."""
 ALL_TO_ALL = -1
 """in the place of a root: a group's job for its all-to-alls"""
+OWNED = -2
+"""the same for blocks of rank 0; of each later rank one less"""
 FIRST_BROADCAST_JOB = 16
 """Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
+FIRST_OWNER_JOB = 8192
+"""Jobs whose server is a worker, one for each block of a reduce-scatter or all-gather."""
 FIRST_GROUP_JOB = 32768
 """Jobs of groups of some workers."""
 
@@ -85,6 +89,7 @@ class RunJobs(ABC):
         self._jobs: dict[int, Job] = {}
         self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
         self._trees: list[Job] = []
+        self._owners: dict[tuple[str, ...], list[Job]] = {}
 
     @property
     def jobs(self) -> list[Job]:
@@ -134,6 +139,13 @@ class RunJobs(ABC):
         """Give back what it holds."""
 
     @abstractmethod
+    def _start_owners(self, requests: Sequence[PlanRequest]) -> list[Job]:
+        """Lay out the jobs of a group's blocks; none where switches have too few slots or entries for so many.
+
+        They take effect together, one control latency from now.
+        """
+
+    @abstractmethod
     def _start_job(self, request: PlanRequest) -> Job:
         """Lay a job out; it takes effect one control latency from now."""
 
@@ -164,6 +176,50 @@ class RunJobs(ABC):
     def _group_job(self, workers: tuple[str, ...], root: int | None) -> int:
         """The number of a group's job: one for its sums, one for each root of its broadcasts."""
         return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
+
+    def _blocks(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[slice]:
+        """What of an array goes to the owner of each block of an all-reduce, or comes from there, by itself.
+
+        Empty where one job carries all: where that is no more frames, or nothing but an all-reduce will do. A block of
+        a sum has all the chunks that it shares with others, so that each chunk is added up as the all-reduce does it.
+        """
+        size = len(workers)
+        if not chosen.blocks or size == 1 or not self.may_stripe or self.experiment.deadline_ps is not None:
+            return []
+        if not self.main.plan.in_network or (chosen.blocks == "own" and chosen.words):
+            return []
+        lanes, block = self.experiment.lanes, elements // size
+        ends = [(rank * block, (rank + 1) * block) for rank in range(size)]
+        if chosen.blocks == "own":
+            ends = [(a // lanes * lanes, min(elements, -(-b // lanes) * lanes)) for a, b in ends]
+        frames = [-(-(b - a) // lanes) for a, b in ends]
+        return [slice(a, b) for a, b in ends] if sum(frames) - min(frames) < -(-elements // lanes) else []
+
+    def _owner_parts(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[Part]:
+        """The jobs that carry a collective block by block, and what each carries; none where one job is quicker."""
+        blocks = self._blocks(chosen, elements, workers)
+        if not blocks:
+            return []
+        if workers not in self._owners:
+            self._owners[workers] = made = self._start_owners(self._owner_requests(workers))
+            self._jobs.update({job.plan.job: job for job in made})
+        parts = list(zip(self._owners[workers], blocks, strict=False))
+        whole = self._parts(self.main, "all_reduce", elements)
+        operation = block_operation(chosen)
+        quicker = bool(parts) and _takes_ps(parts, operation) < _takes_ps(whole, Operation.ALL_REDUCE)
+        return parts if quicker else []
+
+    def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
+        """A job for each worker of a group, which is its server, and whose workers are the others."""
+        plan = "steiner" if self.experiment.plan in {STRIPED, BEST} else self.experiment.plan
+        most = slots_of_each(len(workers), self.slots)
+        found = []
+        for rank, owner in enumerate(workers):
+            others = tuple(worker for worker in workers if worker != owner)
+            whole = workers == self.workers
+            number = FIRST_OWNER_JOB + rank if whole else self._group_job(workers, OWNED - rank)
+            found.append(replace(self._request(number, plan, others, owner), max_slots=most))
+        return found
 
     def _start_trees(self) -> list[Job]:
         """The jobs of the whole group's sums: one, but where they are striped."""
@@ -212,6 +268,32 @@ class RunJobs(ABC):
         return found or [(job, slice(0, elements))]
 
 
+SPARE_LEAD: Final = 6
+"""chunks by which exponents of a block are ahead of its lanes beside twice its share of a round trip, for repairs"""
+
+
+def lead_of_block(plan: Plan) -> int:
+    """How many chunks ahead the exponents of a block are agreed on, which has a share of its links."""
+    return min(plan.lead, SPARE_LEAD + 2 * -(-plan.window_needed // len(plan.workers)))
+
+
+def pace_of_blocks(parts: Sequence[Part], operation: Operation) -> int:
+    """Time between the chunks of each block: that in which the busiest link carries one of every block, ps."""
+    return parts_bound([(job.plan, job.plan.lanes) for job, _ in parts], operation).time_ps
+
+
+def block_operation(chosen: Options) -> Operation:
+    """What carries a block to its owner, or from there."""
+    return Operation.PUSH if chosen.blocks == "own" else Operation.PULL
+
+
+def _takes_ps(parts: Sequence[Part], operation: Operation) -> int:
+    """How long a collective takes at the least: its busiest link, and a round trip for the lead and for the rest."""
+    trips = 2 if parts[0][0].lead(operation) else 1
+    bound = parts_bound([(job.plan, where.stop - where.start) for job, where in parts], operation)
+    return bound.time_ps + trips * max(job.plan.rtt_ps for job, _ in parts)
+
+
 def beyond_int32(call: Call) -> SaturatedError:
     """What every participant of a sum of int32 is told that was held at an end of int32."""
     name = call.options.name or call.operation
@@ -224,6 +306,8 @@ def agreed_result(calls: list[Call]) -> FloatArray:
         return calls[-1].array
     if calls[0].operation == "all_to_all":
         return np.concatenate([call.array for call in calls])
+    if calls[0].options.blocks == "own":
+        return np.concatenate([call.array.reshape(len(calls), -1)[rank] for rank, call in enumerate(calls)])
     reference = calls[0].array
     for call in calls[1:]:
         if not np.array_equal(call.array.view(np.uint32), reference.view(np.uint32)):
@@ -284,19 +368,33 @@ class FlowCarrier(RunJobs):
         job = self._jobs[request.job] = self.network.add(plan, self.numbers)
         return job
 
+    def _start_owners(self, requests: Sequence[PlanRequest]) -> list[Job]:
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
+        made = []
+        try:
+            for request in requests:
+                job = self.network.add(make_plan(self.topology, request, self._resources), self.numbers)
+                job.most_lead = lead_of_block(job.plan)
+                made.append(job)
+        except PlanError:
+            for job in made:
+                self._resources.release(job.plan.grant)
+            return []
+        return made
+
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
         return replace(super()._request(number, plan, workers, server), lanes=self.experiment.lanes)
 
     # --- collectives
 
-    def move(self, operation: str, elements: int, *, words: bool = False) -> None:
+    def move(self, operation: str, elements: int, chosen: Options = PLAIN) -> None:
         """One collective of ``elements`` numbers of each worker that nobody holds, and whose sums nobody sees."""
         with self._one:
             number = len(self.records)
-            parts = self._parts_of(operation, 0, elements, self.workers, number)
+            parts, carried = self._parts_of(operation, 0, elements, self.workers, number, chosen)
             if parts:
-                timed = self._time(parts, operation, self.now, words=words)
-                self._record(parts, operation, operation, number, elements, timed)
+                timed = self._time(parts, carried, self.now, words=chosen.words)
+                self._record(parts, carried, operation, number, elements, timed)
 
     def carry(
         self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
@@ -309,24 +407,27 @@ class FlowCarrier(RunJobs):
             elements = 1 if first.operation == "barrier" else first.array.size
             for call in calls:
                 call.start_ps = max(call.start_ps, self.now)
-            parts = self._parts_of(first.operation, first.root, elements, hosts, first.iteration)
+            parts, carried = self._parts_of(
+                first.operation, first.root, elements, hosts, first.iteration, first.options
+            )
             if not parts:
                 first.done_ps = first.start_ps
                 return ()
             last_ps = max(call.start_ps for call in calls)
-            zeros = _zeros(parts, calls) if first.operation == "all_reduce" else []
-            timed = self._time(parts, first.operation, last_ps, words=first.options.words, zeros=zeros)
+            zeros = _zeros(parts, calls) if carried == "all_reduce" else []
+            timed = self._time(parts, carried, last_ps, words=first.options.words, zeros=zeros)
             beyond = _add_up(calls, len(hosts))
             for call in calls:
                 call.done_ps = timed.done_ps
                 call.error = beyond_int32(call) if beyond else None
             self._added = True
             self.digest.update(hashlib.sha256(agreed_result(calls).data).digest())
-            self._announce(parts, calls, timed)
+            if carried == first.operation:
+                self._announce(parts, calls, timed)
             began = Timed(min(call.start_ps for call in calls), timed.done_ps)
             name = first.options.name or first.operation
             failed = str(beyond_int32(first)) if beyond else None
-            self._record(parts, first.operation, name, first.iteration, elements, began, failed=failed)
+            self._record(parts, carried, name, first.iteration, elements, began, failed=failed)
             return ()
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
@@ -336,12 +437,19 @@ class FlowCarrier(RunJobs):
     def close(self) -> None:
         """There is nothing to give back."""
 
-    def _parts_of(self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int) -> list[Part]:
-        """Which jobs carry a collective; none where one worker is alone with it."""
+    def _parts_of(
+        self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: Options
+    ) -> tuple[list[Part], str]:
+        """Which jobs carry a collective, and as what; none where one worker is alone with it."""
         if len(hosts) == 1 and (operation == "broadcast" or hosts != self.workers):
-            return []
+            return [], operation
+        parts = self._owner_parts(chosen, elements, hosts)
+        if parts:
+            for job, _ in parts:
+                job.pace_ps = pace_of_blocks(parts, block_operation(chosen))
+            return parts, str(block_operation(chosen))
         try:
-            return self._parts(self._job_for(operation, root, hosts), operation, elements)
+            return self._parts(self._job_for(operation, root, hosts), operation, elements), operation
         except PlanError as error:
             raise RefusedError(f"{operation} #{number}: {error}") from error
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.group.backend import Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
@@ -45,14 +46,17 @@ class Plan:
         elements = size // TYPES[self.type].itemsize
         return elements // workers if self.collective in {"reduce_scatter", "all_gather"} else elements
 
-    def carried(self, size: int, workers: int) -> tuple[str, int, bool]:
-        """How ``Communicator`` carries it: the operation, elements of 32 bits, and whether they are words."""
+    def carried(self, size: int, workers: int) -> tuple[str, int, Options]:
+        """How ``Communicator`` carries it: the operation, elements of 32 bits, and what else it says."""
         count = self.count(size, workers)
+        words = -(-count * TYPES[self.type].itemsize // 4)
         if self.collective == "all_gather":
-            return "all_reduce", workers * -(-count * TYPES[self.type].itemsize // 4), True
+            return "all_reduce", workers * words, Options(words=True, blocks="all")
         if self.collective == "broadcast":
-            return "broadcast", -(-count * TYPES[self.type].itemsize // 4), True
-        return "all_reduce", count * (workers if self.collective == "reduce_scatter" else 1), self.type == "int32"
+            return "broadcast", words, Options(words=True)
+        if self.collective == "reduce_scatter":
+            return "all_reduce", count * workers, Options(words=self.type == "int32", blocks="own")
+        return "all_reduce", count, Options(words=self.type == "int32")
 
 
 @dataclass(frozen=True)
@@ -140,8 +144,7 @@ def measure_flow(experiment: Experiment, plan: Plan, progress: Progress) -> list
         rows = []
         for number, octets in enumerate(plan.sizes):
             progress(f"{experiment.plan}: {plan.collective}", number, len(plan.sizes))
-            operation, elements, words = plan.carried(octets, cluster.size)
-            cluster.carrier.move(operation, elements, words=words)
+            cluster.carrier.move(*plan.carried(octets, cluster.size))
             found = figures(octets, _mean_us(cluster.carrier.records[-1:]), plan.collective, cluster.size, None)
             rows.append(
                 _row(experiment.plan, plan, octets, cluster.size, dict.fromkeys(_modes(plan.collective), found))

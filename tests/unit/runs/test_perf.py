@@ -54,7 +54,8 @@ def test_every_collective_is_measured_and_right(collective):
     for row in rows:
         both = [one for one in (row.out_of_place, row.in_place) if one is not None]
         assert len(both) == (1 if collective == "all_gather" else 2)
-        assert all(one.wrong == 0 and one.time_us > row.size * 8 / 10e3 for one in both)
+        share = 0.5 if collective == "all_gather" else 1.0  # the own block crosses no link
+        assert all(one.wrong == 0 and one.time_us > share * row.size * 8 / 10e3 for one in both)
     assert rows[1].count == 4096 // (2 if collective in {"all_gather", "reduce_scatter"} else 1)
 
 

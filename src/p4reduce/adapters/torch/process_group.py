@@ -390,7 +390,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
                 f"{outputs[0].numel()}"
             )
         begin = sum(sizes[: self.rank()])
-        return self._scattered(joined(blocks), begin, outputs[0], opts.reduceOp)
+        return self._scattered(joined(blocks), begin, outputs[0], opts.reduceOp, equal=len(set(sizes)) == 1)
 
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> dist.Work:
         """As ``reduce_scatter`` of one tensor that holds all blocks."""
@@ -507,8 +507,13 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._work([handle], tensors, finish)
 
-    def _scattered(self, array: NDArray[Any], begin: int, output: torch.Tensor, op: Any) -> dist.Work:
-        handle = self._sum(array)
+    def _scattered(
+        self, array: NDArray[Any], begin: int, output: torch.Tensor, op: Any, *, equal: bool = True
+    ) -> dist.Work:
+        if equal:  # the network may bring each rank its own block only
+            handle = self._comm.reduce_scatter(array, start=self._time.now, not_finite=self._not_finite)
+        else:
+            handle = self._sum(array)
 
         def finish() -> None:
             self._average(array, op)

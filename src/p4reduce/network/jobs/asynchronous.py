@@ -194,7 +194,7 @@ def install(
             request = PlanRequest(
                 PLAN, first_job + rank, workers=(worker,), server=server, priority=priority, window=window
             )
-            made.jobs.append(network.add(controller.start_job(request), by_batch=by_batch))
+            made.jobs.append(network.add(controller.start_job(request), by_batch=by_batch, stranger=not by_batch))
     except (ControllerError, PlanError):
         made.uninstall(network, controller)
         raise

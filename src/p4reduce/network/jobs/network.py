@@ -4,7 +4,7 @@ import importlib.resources
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from p4reduce.network.jobs.specs import (
     JobNumbers,
     Occupant,
     ahead_ps,
+    covers,
     endpoint_specs,
     guesses_of,
     link_address,
@@ -41,6 +42,7 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Kind, State
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 from p4switch.base.files import read_bytes
@@ -299,6 +301,10 @@ class Job:
     plan: Plan
     numbers: JobNumbers | None
     """How its lanes add up in the network; None: hosts add float32."""
+    most_lead: int | None = None
+    """Chunks ahead of which exponents are agreed on; None: as many as its plan says."""
+    pace_ps: int | None = None
+    """Time between two chunks of a worker; None: as its plan says."""
     members: dict[str, int] = field(default_factory=dict)
     """Endpoint of each worker, by host."""
     server: int | None = None
@@ -341,7 +347,9 @@ class Job:
         ``words``: its lanes are added as they are, without exponents.
         """
         sums = operation in {"all_reduce", "push", "push_pull"}
-        return self.plan.lead if sums and isinstance(self.numbers, BlockFloat) and not words else 0
+        if not sums or words or not isinstance(self.numbers, BlockFloat):
+            return 0
+        return self.most_lead or self.plan.lead
 
     def note(self, operation: str, elements: int, *, words: bool = False) -> None:
         """Remember a collective for the prediction; ``words`` as of :meth:`lead`."""
@@ -424,6 +432,7 @@ class JobNetwork:
         self._of_endpoint: dict[int, Occupant] = {}
         self._first_of: dict[int, Job] = {}
         self._speculating: dict[int, Job] = {}
+        self._moved = False  # other jobs are under way than workers know of
         self.fabric = VirtualNetwork(
             switches.topology,
             switches.devices(),
@@ -447,21 +456,40 @@ class JobNetwork:
         """Virtual time, picoseconds."""
         return self.fabric.now
 
-    def add(self, plan: Plan, numbers: JobNumbers = BLOCK, *, by_batch: bool = False) -> Job:
+    def add(
+        self,
+        plan: Plan,
+        numbers: JobNumbers = BLOCK,
+        *,
+        by_batch: bool = False,
+        stranger: bool = False,
+        lead: int | None = None,
+        server_gives: bool = False,
+    ) -> Job:
         """Give every host of a plan its endpoint. ``numbers``: how lanes add up where switches do that.
 
         by_batch: it is one of a group whose classes change with their batches: its chunks may overtake each other, and
         its time-outs cover what other jobs may have before its frames also where all have one class now.
+        stranger: its senders know of no other job: those of its class may keep its chunks for longer than it waits.
+        lead: how many chunks ahead exponents are agreed on, if not as many as the plan says. server_gives: its server
+        may have numbers of its own in sums.
         After an error nothing of the job is left.
         """
-        job = Job(plan, numbers if plan.in_network else None)
+        job = Job(plan, numbers if plan.in_network else None, lead)
+        terms = len(plan.workers) + 1 if server_gives else None
         before = dict(
             enumerate(self.endpoints.records["priority"].tolist())
         )  # also of retired ones, whose place it takes
         try:
             timing = timing_of(plan, overtaken=True) if by_batch else None
             for host, spec in endpoint_specs(
-                plan, job.numbers, queue_frames=self._queue_frames, timing=timing, congestion=self._congestion
+                plan,
+                job.numbers,
+                queue_frames=self._queue_frames,
+                timing=timing,
+                congestion=self._congestion,
+                lead=lead,
+                terms=terms,
             ):
                 try:
                     index = self.endpoints.add(spec)
@@ -473,7 +501,7 @@ class JobNetwork:
         except BaseException:
             self.retire(job)
             raise
-        self._occupy(job, by_batch)
+        self._occupy(job, by_batch, knows=not stranger)
         first = next(iter(job.members.values()))
         self._first_of[first] = job
         if job.guessed:
@@ -513,6 +541,8 @@ class JobNetwork:
         if occupant is not None and chunks > occupant.burst:
             occupant.burst = chunks
             self._cover()
+        if occupant is not None and record["kind"] == Kind.WORKER:
+            occupant.under_way, self._moved = operation.collective, True
         self._start(index)
 
     def announce(self, index: int, operation: Post) -> bool:
@@ -534,6 +564,7 @@ class JobNetwork:
         between two events.
         """
         self._connect()
+        self._wait_for_others()
         with self.switches.server.lock:
             reason = self.fabric.run(
                 until_ps,
@@ -626,14 +657,16 @@ class JobNetwork:
         self._connect()
         self.fabric.start(index)
 
-    def _occupy(self, job: Job, always: bool = False) -> None:
+    def _occupy(self, job: Job, always: bool = False, *, knows: bool = True) -> None:
         """A job is new, or has another plan: so much may stand before others' frames from now on."""
-        window = max(int(self.endpoints.records[index]["window"]) for index in job.members.values())
-        old = self._occupants.get(id(job))
-        classes = (job.priority, job.priority) if old is None else (old[1].lowest, old[1].highest)
-        always |= old is not None and old[1].always
-        made = Occupant(job.plan, window, *classes, 0 if old is None else old[1].burst, always)
-        self._occupants[id(job)] = job, made, 0 if old is None else old[2]
+        records = self.endpoints.records[list(job.members.values())]
+        window, room = (int(records[name].max()) for name in ("window", "room"))
+        made = Occupant(job.plan, window, job.priority, job.priority, always=always, room=room, knows=knows)
+        before = self._occupants.get(id(job))
+        if before is not None:
+            made = replace(before[1], plan=job.plan, window=window, room=room)
+            self._moved = True
+        self._occupants[id(job)] = job, made, 0 if before is None else before[2]
         self._of_endpoint.update(dict.fromkeys(job.endpoints, made))
         self._cover()
 
@@ -650,6 +683,20 @@ class JobNetwork:
                 self._occupants[key] = job, own, ahead
                 for index in job.members.values():
                     self.endpoints.change_timing(index, timing_of(job.plan, ahead))
+
+    def _wait_for_others(self) -> None:
+        """Let workers wait for their chunks as long as the windows of jobs that are under way now may keep these."""
+        status = self.endpoints.records["status"]
+        under_way = [(job, one) for job, one, _ in self._occupants.values() if one.under_way is not None]
+        for job, one in under_way:
+            if not any(status[index] == State.ACTIVE for index in job.members.values()):
+                one.under_way, self._moved = None, True
+        if not self._moved:
+            return
+        self._moved = False
+        for (job, _), cover in zip(under_way, covers([one for _, one in under_way]), strict=True):
+            for index in job.members.values():
+                self.endpoints.change_cover(index, *cover)
 
     def _connect(self) -> None:
         """Tell the fabric of endpoints that are new or of another class."""

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.problem import ACK_EVERY, with_margin
-from p4reduce.control_plane.plans.routes import frame_time_ps
+from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
 from p4reduce.group.backend import FloatArray
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import REACH
 from p4reduce.workers.numbers import EXCESS, BlockFloat, FixedScale, Numbers, float32_rounding, headroom
+from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import (
     MAX_RING_WINDOW,
     AllToAllSpec,
@@ -208,11 +209,13 @@ def endpoint_specs(
     first_seq: int = 0,
     timing: Timing | None = None,
     congestion: Congestion | None = None,
+    lead: int | None = None,
+    terms: int | None = None,
 ) -> Iterator[tuple[str, EndpointSpec]]:
     """The endpoint of every host of a plan: of its workers in rank order, then of its server if there is one.
 
     numbers: needed by plans that aggregate in the network. timing: that of the plan's links if absent. congestion: the
-    plan's window, paced as its busiest link, if absent.
+    plan's window, paced as its busiest link, if absent. lead, terms: of ``WorkerSpec``; the plan's if absent.
     """
     restrained = congestion is None or congestion.adaptive
     sends = timing or timing_of(plan), congestion or Congestion(pace_ps=pace_of(plan))
@@ -223,7 +226,8 @@ def endpoint_specs(
         yield from _of_mesh(plan, common, *sends)
     elif plan.in_network:
         assert numbers is not None  # noqa: S101
-        yield from _of_tree(plan, numbers, common, *sends)
+        for host, spec in _of_tree(plan, numbers, common, *sends):
+            yield host, replace(spec, lead=lead or plan.lead, terms=terms)
     else:
         yield from _of_star(plan, ps_window(plan, queue_frames, restrained=restrained), common, *sends)
 
@@ -274,8 +278,10 @@ class _Common(TypedDict):
 Made = Iterator[tuple[str, EndpointSpec]]
 
 
-def _of_tree(plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, congestion: Congestion) -> Made:
-    slots, members, lead = plan.slots, len(plan.workers), plan.lead
+def _of_tree(
+    plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, congestion: Congestion
+) -> Iterator[tuple[str, WorkerSpec | ServerSpec]]:
+    slots, members = plan.slots, len(plan.workers)
     for host in plan.workers:
         yield (
             host,
@@ -288,7 +294,6 @@ def _of_tree(plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, c
                 levels=plan.aggregators[-1].level + 1,
                 members=members,
                 numbers=numbers,
-                lead=lead,
                 guesses=guesses_of(plan, numbers),
                 timing=timing,
                 congestion=congestion,
@@ -297,7 +302,7 @@ def _of_tree(plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, c
         )
     if plan.server is not None:
         own, (root,) = link_address(plan, plan.server), server_peers(plan)
-        yield plan.server, ServerSpec(own, root, slots=slots, members=members, numbers=numbers, lead=lead, **common)
+        yield plan.server, ServerSpec(own, root, slots=slots, members=members, numbers=numbers, **common)
 
 
 def _of_ring(plan: Plan, common: _Common, timing: Timing, congestion: Congestion) -> Made:
@@ -416,14 +421,20 @@ def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
     return max(1, min(plan.window, enough, HOST_WINDOW // workers))
 
 
-# How long the frames of a job may wait for those of others, where jobs have different classes.
+# How long the frames of a job may wait for those of others.
 #
-# A strict priority lets a lower class wait for as long as there are frames of higher ones. Its senders must not take
-# that for loss: what they send again only makes the others wait longer, or is for nothing. So the least time-out of
-# a job covers what may stand before one of its frames on every link of its way: the windows of all jobs of its
-# class, and all that jobs of higher ones send in one operation, since their windows move on while it waits. (With
-# their windows alone four channels of a model sent a twentieth of their frames again.) Where all jobs on its links
-# have one class, queues are first come, first served, and a round trip shows what is in them: nothing is added.
+# Its senders must not take that for loss: what they send again only makes the others wait longer, or is for nothing.
+#
+# Where classes differ, a lower class waits for as long as there are frames of higher ones. So the least time-out of a
+# job covers what may stand before one of its frames on every link of its way: the windows of all jobs of its class, and
+# all that jobs of higher ones send in one operation, since their windows move on while it waits. (With their windows
+# alone four channels of a model sent a twentieth of their frames again.)
+#
+# Where all jobs on its links have one class, queues are first come, first served, and round trips show what is in
+# them, but too late: windows that open at once fill a queue before the first round trips have told of it. (8 jobs that
+# broadcast on 8 hosts asked for each chunk 17 times, and took 9 times as long as their links.) So a chunk is asked for
+# by time later by what the windows of the jobs that are busy may add. What it takes to find a loss by order, and to ask
+# again, stays.
 
 
 def chunk_times(plan: Plan) -> dict[Hop, int]:
@@ -439,6 +450,11 @@ def chunk_times(plan: Plan) -> dict[Hop, int]:
     }
 
 
+_UP: Final = {Collective.ALL_REDUCE, Collective.PUSH, Collective.PUSH_PULL, Collective.ALL_TO_ALL}
+"""collectives whose lanes go up, and down"""
+_DOWN: Final = {Collective.ALL_REDUCE, Collective.PULL, Collective.PUSH_PULL}
+
+
 @dataclass
 class Occupant:
     """What a job may have on its links, and the lowest and highest class that it has had so far."""
@@ -452,11 +468,55 @@ class Occupant:
     """chunks of its largest operation so far"""
     always: bool = False
     """whether its time-outs cover others also where all have one class"""
+    room: int = 0
+    """chunks that a sender has on their way at once"""
+    knows: bool = True
+    """whether it waits longer for its chunks where others of its class are under way"""
+    under_way: Collective | None = None
+    """what its workers do now"""
 
     @cached_property
     def times(self) -> dict[Hop, int]:
         """How long a chunk occupies each of its links."""
         return chunk_times(self.plan)
+
+    @cached_property
+    def ways(self) -> list[list[Hop]]:
+        """Of each worker of a tree: queues that its chunk and the answer pass; before its own link there is none."""
+        if self.plan.ring or self.plan.mesh:
+            return []
+        return [[hop for hop in _there_and_back(self.plan, own) if hop[0] != own] for own in self.plan.workers]
+
+    @property
+    def source(self) -> tuple[int, frozenset[str]]:
+        """Its class, and the hosts whose links are the first that its lanes cross."""
+        return self.highest, frozenset(self.plan.workers)
+
+    def queued(self) -> Mapping[Hop, int]:
+        """How long its window of what is under way may keep each of its links, ps."""
+        return {} if self.under_way is None else self._filled[self.under_way in _UP, self.under_way in _DOWN]
+
+    def paced(self) -> Mapping[Hop, int]:
+        """That of links to which its workers' own links let chunks come no faster than they leave."""
+        if self.under_way not in _UP or self.plan.ring or self.plan.mesh:
+            return {}
+        found = self.queued()
+        slowest = max(found[hop] for hop in ((own, self.plan.up(own).port) for own in self.plan.workers))
+        return {hop: time for hop, time in found.items() if time <= slowest}
+
+    @cached_property
+    def _filled(self) -> dict[tuple[bool, bool], Mapping[Hop, int]]:
+        return {(up, down): self._fill(up=up, down=down) for up in (False, True) for down in (False, True)}
+
+    def _fill(self, *, up: bool, down: bool) -> Mapping[Hop, int]:
+        plan, found = self.plan, Counter[Hop]()
+        back = down and not (plan.ring or plan.mesh)  # what goes back to a neighbour has no lanes
+        for a, b in plan.edges:
+            for hops, full in ((plan.path_hops(a, b), up), (plan.path_hops(b, a), back)):
+                length = plan.frame_bytes if full else HEADER_BYTES
+                for hop in hops:
+                    found[hop] += self.room * frame_time_ps(length, plan.topology.link_at(*hop).rate_bps)
+        return found
 
 
 def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
@@ -473,19 +533,46 @@ def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
     return max((_both_ways(own.plan, worker, waiting) for worker in own.plan.workers), default=0)
 
 
+def covers(occupants: Sequence[Occupant]) -> list[tuple[int, int]]:
+    """For how long windows of others of its class that are under way may keep a chunk of each job waiting, ps.
+
+    In all, and in queues of switches. A host asks its endpoints in turn, and is no such queue; jobs of the same workers
+    that contribute lanes come no faster than these workers' links let them, and fill none. 0 for jobs whose class has
+    changed: the least time-outs of these cover it.
+    """
+    windows: dict[object, Counter[Hop]] = {}
+    for one in occupants:
+        windows.setdefault(one.highest, Counter()).update(one.queued())
+        windows.setdefault(one.source, Counter()).update(one.paced())
+    found = []
+    for one in occupants:
+        every, alike, own, paced = windows[one.highest], windows[one.source], one.queued(), one.paced()
+        most = (0, 0)
+        if one.under_way is not None and one.knows and one.lowest == one.highest:
+            for way in one.ways:
+                waits = [(hop, every[hop] - own.get(hop, 0)) for hop in way]
+                queued = [wait - alike[hop] + paced.get(hop, 0) for hop, wait in waits if hop[0] != one.plan.server]
+                most = max(most, (sum(wait for _, wait in waits), sum(queued)))
+        found.append(most)
+    return found
+
+
 def _both_ways(plan: Plan, worker: str, waiting: Mapping[Hop, int]) -> int:
     """Of one worker's chunk: from there to the top, and back; in a ring to the next, in an all-to-all to any."""
     if plan.mesh:
         return max(_along(plan.path_hops(a, b), waiting) for a, b in plan.edges if a == worker)
-    above = dict(plan.edges)
-    total, name = 0, worker
+    if plan.ring:
+        return _along(plan.path_hops(worker, dict(plan.edges)[worker]), waiting) if plan.edges else 0
+    return _along(_there_and_back(plan, worker), waiting)
+
+
+def _there_and_back(plan: Plan, worker: str) -> Iterator[Hop]:
+    """Links that a worker's chunk and its answer cross in a tree."""
+    above, name = dict(plan.edges), worker
     while name in above:
-        total += _along(plan.path_hops(name, above[name]), waiting)
-        if plan.ring:
-            return total
-        total += _along(plan.path_hops(above[name], name), waiting)
+        yield from plan.path_hops(name, above[name])
+        yield from plan.path_hops(above[name], name)
         name = above[name]
-    return total
 
 
 def _along(hops: Iterable[Hop], waiting: Mapping[Hop, int]) -> int:

@@ -30,7 +30,15 @@ from p4reduce.network.jobs.specs import (
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import link_faults
-from p4reduce.runs.jobs import CONTROL_LATENCY_PS, Part, RunJobs, agreed_result, beyond_int32
+from p4reduce.runs.jobs import (
+    CONTROL_LATENCY_PS,
+    Part,
+    RunJobs,
+    agreed_result,
+    beyond_int32,
+    lead_of_block,
+    pace_of_blocks,
+)
 from p4reduce.runs.result import ClosedRecord, CollectiveRecord, LeftOut
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -248,6 +256,15 @@ class StaleCalls:
         return self.job.weights
 
 
+def _post_of_block(call: Call, array: FloatArray, *, owner: bool) -> Post:
+    """What one participant gives and gets of a block of a reduce-scatter or all-gather."""
+    if call.options.blocks == "own":
+        target = array if owner else None
+        return Post(Collective.PUSH, array, target, call.iteration, poison=call.options.poison)
+    source, target = (array, None) if owner else (None, array)
+    return Post(Collective.PULL, source, target, call.iteration, words=True)
+
+
 class Carrier(RunJobs):
     """The network of a cluster. ``carry`` may be called from several threads."""
 
@@ -313,6 +330,10 @@ class Carrier(RunJobs):
         alone = len(workers) == 1 and (first.operation == "broadcast" or workers != self.workers)
         if alone:
             first.done_ps = max(first.start_ps, self.network.now)
+            return
+        owned = self._owner_parts(first.options, first.array.size, workers)
+        if owned:
+            self._carry_blocks(owned, calls, workers, check)
             return
         try:
             job = self._job_for(first.operation, first.root, workers)
@@ -415,6 +436,69 @@ class Carrier(RunJobs):
         self.network.advance(self.network.now + CONTROL_LATENCY_PS)
         job = self._jobs[request.job] = self.network.add(self.switches.controller.start_job(request), self.numbers)
         return job
+
+    # --- blocks that go to their owners, or come from them: a job for each
+
+    def _start_owners(self, requests: Sequence[PlanRequest]) -> list[Job]:
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
+        made: list[Job] = []
+        controller = self.switches.controller
+        try:
+            for request in requests:
+                plan = controller.start_job(request)
+                made.append(self.network.add(plan, self.numbers, lead=lead_of_block(plan), server_gives=True))
+        except (PlanError, ControllerError):
+            for job in made:
+                self.network.retire(job)
+                controller.uninstall(job.plan)
+            return []
+        return made
+
+    def _carry_blocks(
+        self, parts: list[Part], calls: list[Call], workers: tuple[str, ...], check: Callable[[], None]
+    ) -> None:
+        """A reduce-scatter is a PUSH of each block to its owner, an all-gather a PULL of each from there.
+
+        All at once, each worker sending (or asking for) a chunk of every block in the time in which the busiest link
+        carries them.
+        """
+        first = calls[0]
+        pushes = first.options.blocks == "own"
+        operation = Operation.PUSH if pushes else Operation.PULL
+        expected = self._expect(parts, calls, workers) if pushes else None
+        self._host_of = workers
+        for call in calls:
+            call.start_ps = max(call.start_ps, self.network.now)
+        before = self._totals(*(job for job, _ in parts))
+        pace = pace_of_blocks(parts, operation)
+        for job, _ in parts:
+            for index in job.members.values():
+                self.network.endpoints.change_pace(index, pace)
+        sums: dict[int, FloatArray] = {}
+        for call in sorted(calls, key=lambda one: one.start_ps):
+            if call.start_ps > self.network.now:
+                self.network.advance(call.start_ps, check=check)
+            for rank, (job, where) in enumerate(parts):
+                array = call.array[where]
+                if (
+                    pushes and rank == call.rank
+                ):  # chunks that it shares with other blocks are still to be sent as given
+                    array = sums[rank] = array.copy()
+                post = _post_of_block(call, array, owner=rank == call.rank)
+                self.network.post(self._endpoint(job, call), post)
+        for job, where in parts:
+            self._run(job, first.options.name or first.operation, check)
+            job.note(operation, where.stop - where.start)
+        block = first.array.size // len(workers)
+        for call in calls:
+            call.done_ps = max(self.network.status(self._endpoint(job, call)).done_at_ps for job, _ in parts)
+            if pushes:
+                begin = call.rank * block
+                offset = begin - parts[call.rank][1].start
+                call.array[begin : begin + block] = sums[call.rank][offset : offset + block]
+        self._add_record(parts, calls, expected, before, operation)
+        if self.on_collective is not None:
+            self.on_collective(len(self.records))
 
     # --- one collective
 

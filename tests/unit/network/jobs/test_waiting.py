@@ -1,11 +1,12 @@
-"""What may stand before a job's frames where jobs have different classes, and the time-outs that cover it."""
+"""What may stand before a job's frames, and the time-outs that cover it."""
 
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.plans.routes import frame_time_ps
 from p4reduce.control_plane.resources import Resources
-from p4reduce.network.jobs.specs import Occupant, ahead_ps, chunk_times, timing_of
+from p4reduce.network.jobs.specs import Occupant, ahead_ps, chunk_times, covers, timing_of
 from p4reduce.topologies import load
+from p4reduce.workers.records import Collective
 
 TOPOLOGY = load("leaf-spine:leaves=2,spines=1,hosts=4,servers=2,rate=40G,uplink=10G")
 FRAME_PS = {rate: frame_time_ps(62 + 4 * 256, rate * 10**9) for rate in (10, 40)}
@@ -93,3 +94,42 @@ def test_of_higher_jobs_all_of_an_operation_counts():
     higher.burst = alike.burst = 70
     assert ahead_ps(occupant(ONE, 1), [higher]) == 7 * windows
     assert ahead_ps(occupant(ONE, 1), [alike, occupant(BESIDE, 0), occupant(planned(4, ("h1", "h2")), 0)]) == windows
+
+
+STAR = load("star:hosts=4,rate=10G")
+
+
+def owned(number: int, collective: Collective | None, room: int = 10) -> Occupant:
+    """A job of all hosts of the star, one of which is its server."""
+    hosts = [host.name for host in STAR.workers]
+    server = hosts.pop(number)
+    request = PlanRequest("steiner", number + 1, workers=tuple(hosts), server=server, lanes=256)
+    plan = make_plan(STAR, request, Resources(4096))
+    return Occupant(plan, 64, 0, 0, room=room, under_way=collective)
+
+
+def test_windows_of_one_class_are_covered_while_they_are_under_way():
+    full, empty = FRAME_PS[10], frame_time_ps(62, 10**10)
+    first, second = owned(0, Collective.PULL), owned(1, Collective.PULL)
+    assert covers([first]) == [(0, 0)]
+    # Of both on their way to a server, which is a worker of the other, and to h3; a server asks for the other's, too.
+    assert covers([first, second]) == [(10 * (2 * full + empty), 10 * 2 * full)] * 2
+    third = owned(2, Collective.PUSH)
+    assert covers([first, second, third])[0][1] > covers([first, second])[0][1]
+    assert covers([first, owned(1, None)]) == [(0, 0)] * 2
+
+
+def test_what_a_job_knows_and_its_class_say_what_is_covered():
+    first, second = owned(0, Collective.PULL), owned(1, Collective.PULL)
+    first.knows = False
+    assert covers([first, second])[0] == (0, 0)
+    assert covers([first, second])[1] != (0, 0)
+    second.lowest = second.highest = 3
+    assert covers([first, second]) == [(0, 0)] * 2
+
+
+def test_jobs_of_the_same_workers_fill_no_queue_behind_their_links():
+    plans = [make_plan(STAR, PlanRequest("steiner", job, lanes=256), Resources(4096)) for job in (1, 2)]
+    cover, burst = covers([Occupant(plan, 64, 0, 0, room=10, under_way=Collective.ALL_REDUCE) for plan in plans])[0]
+    assert cover > 0
+    assert burst == 0
