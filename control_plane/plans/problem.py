@@ -141,8 +141,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class TreeLayout:
-    """An aggregation tree: the parent switch of every worker and of every aggregator but the root.
+    """An aggregation tree: the parent of every worker and of every aggregator but the root.
 
+    A parent is a switch that can aggregate, or a worker of the job, a relay: it adds what its children send to its own.
     Edges take the unique shortest path of their ends, chosen as ``spread`` says, unless ``paths`` names the nodes from
     child to parent, both included, for every edge. Both directions use the same links. With a server, its host is the
     root's parent.
@@ -163,7 +164,7 @@ class TreeLayout:
 
     @property
     def aggregators(self) -> tuple[str, ...]:
-        """The switches that aggregate."""
+        """The switches, and relays, that aggregate."""
         return tuple(self.children)
 
     @cached_property
