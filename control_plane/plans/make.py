@@ -7,6 +7,8 @@ from typing import Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.best import BEST, choose
+from p4reduce.control_plane.plans.forest import refuse_one_tree
+from p4reduce.control_plane.plans.packing import PACKING
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
 from p4reduce.control_plane.plans.problem import (
     MAX_CHILDREN,
@@ -19,6 +21,7 @@ from p4reduce.control_plane.plans.problem import (
     RingLayout,
     TreeLayout,
     all_paths,
+    check_forwarding,
     choose_window,
     late_slots,
     planner,
@@ -27,7 +30,7 @@ from p4reduce.control_plane.plans.problem import (
     timing,
 )
 from p4reduce.control_plane.plans.routes import DEFAULT_LANES, Cost
-from p4reduce.control_plane.plans.striped import STRIPED, refuse_one_tree
+from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.control_plane.resources import Grant, Resources, Share
 from p4reduce.topologies import Topology
 from p4reduce.workers.specs import CLOSED, MOST_CHILDREN
@@ -95,22 +98,6 @@ def _check_paths(problem: Problem, paths: Mapping[Pair, Path]) -> None:
                 raise PlanError(f"the planner's path from {source} to {destination} passes host {name}")
         for a, b in pairwise(path):
             topology.link_between(a, b)
-
-
-def check_forwarding(paths: Mapping[Pair, Path]) -> None:
-    """Raise `PlanError` when some switch would have to forward one destination two ways.
-
-    It means that a planner broke the rule of :mod:`~p4reduce.control_plane.plans.routes`.
-    """
-    onward: dict[tuple[str, str], str] = {}
-    for (_, destination), path in paths.items():
-        for name, following in pairwise(path[1:]):
-            known = onward.setdefault((name, destination), following)
-            if known != following:
-                raise PlanError(
-                    f"paths to {destination} part at {name} (to {known} and to {following}), "
-                    "but switches forward by destination: the planner must let paths that meet go on together"
-                )
 
 
 HOST_WINDOW = 65_536
@@ -290,8 +277,8 @@ def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
     """The plan's name, with what was chosen where 'best' chose, and its layout."""
     if request.layout is not None:
         return request.plan, request.layout
-    if request.plan == STRIPED:
-        raise refuse_one_tree()
+    if request.plan in {STRIPED, PACKING}:
+        raise refuse_one_tree(request.plan)
     if request.plan == BEST:
         name, layout = choose(problem)
         return f"{BEST} ({name})", layout

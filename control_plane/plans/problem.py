@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, TypeVar
 
 import numpy as np
@@ -273,6 +274,22 @@ def all_paths(problem: Problem, layout: Layout) -> dict[Pair, Path]:
         path = problem.paths.path(*edge) if layout.paths is None else layout.paths[edge]
         found[edge], found[edge[::-1]] = path, path[::-1]
     return found
+
+
+def check_forwarding(paths: Mapping[Pair, Path]) -> None:
+    """Raise `PlanError` when some switch would have to forward one destination two ways.
+
+    It means that a planner broke the rule of :mod:`~p4reduce.control_plane.plans.routes`.
+    """
+    onward: dict[tuple[str, str], str] = {}
+    for (_, destination), path in paths.items():
+        for name, following in pairwise(path[1:]):
+            known = onward.setdefault((name, destination), following)
+            if known != following:
+                raise PlanError(
+                    f"paths to {destination} part at {name} (to {known} and to {following}), "
+                    "but switches forward by destination: the planner must let paths that meet go on together"
+                )
 
 
 def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path], *, length: int | None = None) -> PlanTimes:
