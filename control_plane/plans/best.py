@@ -41,7 +41,7 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     A tree or a star sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest link
     needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round trip,
     as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long as its
-    frames, and at least as long as one frame takes to the next host.
+    frames, and at least as long as one frame takes to the next host; at the end the shorter of both once more.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -
     between = busiest_ps(problem, link_frames(problem, paths, pairs))
     step = fmean(path_latency_ps(problem.topology, paths[pair], problem.frame_bytes) for pair in pairs)
     of_each = -(-problem.chunks // len(order))
-    return round(2 * (len(order) - 1) * max(of_each * between, step) + step)
+    return round(2 * (len(order) - 1) * max(of_each * between, step) + min(of_each * between, step))
 
 
 def choose(problem: Problem) -> tuple[str, Layout]:

@@ -9,7 +9,9 @@ Salavatipour, Packing Steiner trees (SODA 2003).
 
 The optimum may take many trees. So few with about equal shares are looked for too, as in packings by multiplicative
 weights (Plotkin, Shmoys, Tardos, 1995): one tree after the other is taken out and the cheapest put in, under prices
-that grow exponentially with what the others put on a link. The linear program then sets their shares.
+that grow exponentially with what the others put on a link. The linear program then sets their shares. At last column
+generation goes on from these trees, and from the optimum's: after each round the trees with the least shares are taken
+out until few enough are left.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,6 +43,14 @@ _ALIKE: Final = 1.01
 """of the least predicted time: fewer trees are taken up to there"""
 _STEEPER: Final = (3.0, 6.0, 10.0, 16.0, 24.0, 40.0)
 """exponents of prices, from the first round of exchanges to the last"""
+_NEAR: Final = 1.005
+"""of the optimum: nearer it need not be"""
+_STALE: Final = 6
+"""rounds without anything better"""
+_REFINED: Final = 4
+"""trees from which on column generation goes on from them"""
+_NONE: Final = 1e-9
+"""a share of nothing"""
 _UNIT: Final = 1 << 16
 """of weights"""
 
@@ -192,7 +202,7 @@ class Packer:
                     known.add(tree)
                     pool.append(tree)
             if value <= least * (1 + _CLOSE) or len(pool) == size or len(pool) > 2 * _ROUNDS:
-                return value, [tree for tree, share in zip(pool, shares, strict=False) if share > 1e-9]
+                return value, [tree for tree, share in zip(pool, shares, strict=False) if share > _NONE]
 
     @property
     def least_ps(self) -> float:
@@ -234,6 +244,33 @@ class Packer:
             if least <= aim * (1 + _CLOSE):
                 break
         return list(dict.fromkeys(best))
+
+    def trimmed(self, trees: Sequence[_Tree], count: int) -> tuple[float, list[_Tree]]:
+        """T with so many of these trees at most, and which: those with the least shares go, a third at a time."""
+        _, shares, _ = self.shares(trees)
+        left = [tree for tree, share in zip(trees, shares, strict=True) if share > _NONE]
+        while len(left) > count:
+            surplus = max(1, (len(left) - count) // 3)
+            _, shares, _ = self.shares(left)
+            left = [left[place] for place in sorted(np.argsort(shares, kind="stable")[surplus:])]
+        return self.shares(left)[0], left
+
+    def refined(self, trees: Sequence[_Tree], count: int) -> list[_Tree]:
+        """Column generation from these trees on, as long as so many of what it finds become better."""
+        least, best = self.trimmed(trees, count)
+        pool, smooth, stale = best, None, 0
+        while least > self.optimum[0] * _NEAR and stale < _STALE:
+            dual = self.shares(pool)[2]
+            smooth = dual if smooth is None else (smooth + dual) / 2
+            size = len(pool)
+            pool = list(dict.fromkeys([*pool, *(self.cheapest(prices * self.times) for prices in (smooth, dual))]))
+            if len(pool) == size:
+                break
+            value, found = self.trimmed(pool, count)
+            stale += 1
+            if value < least * (1 - _CLOSE):
+                least, best, stale = value, found, 0
+        return best
 
     # What is installed.
 
@@ -304,8 +341,11 @@ def fastest_of(packer: Packer) -> list[Part]:
 def candidates(packer: Packer) -> Iterator[list[Part]]:
     """Some numbers of trees, and those of the optimum where they are few enough."""
     _, trees = packer.optimum
-    sets = [trees] if len(trees) <= MOST_TREES else []
-    sets += [packer.few(count) for count in _COUNTS if count <= packer.problem.chunks]
+    sets = [trees if len(trees) <= MOST_TREES else packer.refined(trees, MOST_TREES)]
+    for count in _COUNTS:
+        if count <= packer.problem.chunks:
+            few = packer.few(count)
+            sets.append(few if count < _REFINED else packer.refined(few, count))
     for one in sets:
         with suppress(PlanError):
             yield packer.parts(one)

@@ -41,8 +41,15 @@ def installed_ps(given: Problem, parts: list[Part]) -> int:
 
 @pytest.mark.parametrize(
     ("capable", "chunk"),
-    [("none", 15 / 8), ("leaf1", 12 / 7), ("leaf1+leaf2", 3 / 2), ("leaf1+leaf2+leaf3", 4 / 3), ("leaf*", 1), ("spine*", 4 / 3)],
-)  # fmt: skip
+    [
+        ("none", 15 / 8),
+        ("leaf1", 12 / 7),
+        ("leaf1+leaf2", 3 / 2),
+        ("leaf1+leaf2+leaf3", 4 / 3),
+        ("leaf*", 1),
+        ("spine*", 4 / 3),
+    ],
+)
 def test_column_generation_reaches_the_bound_and_few_trees_come_near(capable: str, chunk: float) -> None:
     given = problem(RACKS + capable)
     packer = Packer(given)
@@ -61,7 +68,8 @@ def test_random_networks_never_fall_below_the_bound(seed: int) -> None:
     leaves, spines, hosts = rng.randint(2, 4), rng.randint(1, 3), rng.randint(1, 4)
     names = [f"leaf{n + 1}" for n in range(leaves)] + [f"spine{n + 1}" for n in range(spines)]
     capable = "+".join(name for name in names if rng.random() < 0.5) or "none"
-    spec = f"leaf-spine:leaves={leaves},spines={spines},hosts={hosts},servers=0,rate=10G,uplink={rng.choice(('5G', '10G', '40G'))}"
+    uplink = rng.choice(("5G", "10G", "40G"))
+    spec = f"leaf-spine:leaves={leaves},spines={spines},hosts={hosts},servers=0,rate=10G,uplink={uplink}"
     given = problem(f"{spec},capable={capable}", 100_000, rng.randint(2, leaves * hosts))
     bound = best_plan_ps(given.topology, given.workers, 100_000, 256)
     assert bound is not None
