@@ -83,15 +83,15 @@ def calls(comm):
     return found
 
 
-@pytest.mark.parametrize("capable", ["leaf1", "none"])
-def test_every_collective(capable: str) -> None:
+@pytest.mark.parametrize(("several", "capable"), [("packing", "leaf1"), ("packing", "none"), ("striped", "leaf1")])
+def test_every_collective(several: str, capable: str) -> None:
     """Where no switch aggregates, hosts do the others as with a ring."""
     found = {}
-    for plan in ("packing", "ring"):
+    for plan in (several, "ring"):
         with Cluster(Experiment(topology=SMALL.replace("leaf1", capable), plan=plan, elements=2000)) as cluster:
             found[plan] = cluster.run_threads(calls)
-    assert found["packing"] == found["ring"]
-    assert found["packing"][0][-1] is True
+    assert found[several] == found["ring"]
+    assert found[several][0][-1] is True
 
 
 @pytest.mark.parametrize("more", [{"deadline": "500us"}, {"on_failure": "shrink"}])
