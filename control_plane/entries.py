@@ -87,10 +87,16 @@ def who_is_missing(plan: Plan, seq: int, read: ReadCell) -> str:
     head = f"job {plan.job} epoch {plan.epoch}, chunk {seq}"
     if not plan.in_network:
         return f"{head}: plan {plan.name!r} has no slots in the network; its hosts know who is missing"
-    root = plan.aggregators[0]
-    lines = _explain(plan, root, seq, read) or [f"done at every switch; a worker that lacks it can ask {root.name}"]
+    lines = [line for top in _tops(plan) for line in _explain(plan, top, seq, read)] or [
+        f"done at every switch; a worker that lacks it can ask {plan.root}"
+    ]
     more = [f"... and {len(lines) - _LINES} more"] if len(lines) > _LINES else []
     return "\n".join(f"{head}: {line}" for line in lines[:_LINES] + more)
+
+
+def _tops(plan: Plan) -> list[Aggregator]:
+    """Switches that have no other switch above them: the root, or those below workers that add up."""
+    return [one for one in plan.aggregators if one.parent is None or one.parent.name not in plan.by_switch]
 
 
 def _explain(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> list[str]:
@@ -147,7 +153,10 @@ def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
     (p4src/slot.p4), and if it has died, a result that was lost on the way down never comes.
     """
     silent = {_asks_for_all(plan, aggregator, seq, read) for aggregator in plan.aggregators}
-    return frozenset(_missing_names(plan, plan.aggregators[0], seq, read) | (silent - {""}))
+    missing: set[str] = set()
+    for top in _tops(plan):
+        missing |= _missing_names(plan, top, seq, read)
+    return frozenset(missing | (silent - {""}))
 
 
 def _asks_for_all(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> str:
@@ -211,6 +220,10 @@ def awaited_at(plan: Plan, worker: str, wait: WaitStatus) -> tuple[str, tuple[st
     for _ in range(wait.level):
         node = above.get(node, plan.server or node)
     aggregator = plan.by_switch.get(node)
+    for relay in plan.relays:
+        if relay.name == node:
+            below = (child.name for child in relay.children if child.mask & wait.awaited)
+            return node, (*((node,) if wait.awaited & 1 else ()), *below)
     if aggregator is None:
         names = plan.workers if not plan.in_network else (plan.root,)
         return node, tuple(name for bit, name in enumerate(names) if wait.awaited >> bit & 1)

@@ -10,11 +10,22 @@ from numpy.typing import NDArray
 
 from p4reduce.workers import wire
 from p4reduce.workers.kernels import endpoint
+from p4reduce.workers.kernels.relay import RELAY_REPLIES
 from p4reduce.workers.kernels.sender import set_up
 from p4reduce.workers.kernels.server import REPLIES
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Guesses, Post, Prepared, begin_guessing, check, prepare
-from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
+from p4reduce.workers.records import (
+    CLASSES,
+    ENDPOINT_DTYPE,
+    ENTRY_DTYPE,
+    NEVER,
+    RELAY_SLOT_DTYPE,
+    SLOT_DTYPE,
+    Collective,
+    Kind,
+    State,
+)
 from p4reduce.workers.specs import (
     MAX_RING_WINDOW,
     AllToAllSpec,
@@ -87,6 +98,19 @@ def set_worker(
     if timing.reorder is not None:
         record["reorder"] = max(1, timing.reorder)
     record["least_reorder"] = record["reorder"]
+
+
+def set_relay(record: Any, keep: Keep, spec: WorkerSpec) -> None:
+    """What a worker has beside its window where it adds up for others: slots, and what they are owed."""
+    lanes, peers = int(record["lanes"]), int(record["peers"])
+    slots = np.zeros(spec.slots, RELAY_SLOT_DTYPE)
+    slots["seq"] = -1
+    record["slots"] = keep(slots)
+    record["results"] = keep(np.zeros((spec.slots, lanes), np.float32))
+    record["marks"] = keep(np.zeros((spec.slots, peers), np.uint8))
+    record["replies"] = keep(np.zeros(RELAY_REPLIES * spec.slots * peers, np.int64))
+    record["scratch"] = keep(np.zeros(wire.frame_bytes(lanes), np.uint8))
+    record["root"] = spec.parent.key == spec.link.key
 
 
 def set_window(
@@ -242,7 +266,8 @@ class Endpoints:
     def add(self, spec: EndpointSpec) -> int:
         """Make an endpoint; its index. ``ValueError`` names the field that cannot be."""
         common = {"job": spec.job, "epoch": spec.epoch, "lanes": spec.lanes, "first_seq": spec.first_seq}
-        index = self._add(_KINDS[type(spec)], spec.link, peers_of(spec), **common)
+        kind = Kind.RELAY if isinstance(spec, WorkerSpec) and spec.children else _KINDS[type(spec)]
+        index = self._add(kind, spec.link, peers_of(spec), **common)
         try:
             self.change_priority(index, spec.priority)
             self._set_up(index, spec)
@@ -265,6 +290,8 @@ class Endpoints:
                 if spec.guesses:
                     lead = int(self._records[index]["max_lead"])
                     self._guesses[index] = Guesses(min(spec.guesses, lead), lead, spec.lanes)
+                if spec.children:
+                    set_relay(self._records[index], keep, spec)
             case ServerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead, spec.terms)
                 self._set_slots(index, 2 * spec.slots)
@@ -327,7 +354,12 @@ class Endpoints:
         kind, mode = Kind(int(record["kind"])), NumberMode(int(record["mode"]))
         check(kind, operation)
         before = self._posted[index]
-        if kind is not Kind.WORKER or record["status"] != State.ACTIVE or before is None or index in self._ahead:
+        if (
+            kind not in (Kind.WORKER, Kind.RELAY)
+            or record["status"] != State.ACTIVE
+            or before is None
+            or index in self._ahead
+        ):
             return False
         if not (record["tail"] and operation.has_exponents(mode)) or operation.depends_on(before.operation):
             return False
@@ -363,7 +395,7 @@ class Endpoints:
         if record["kind"] in (Kind.RING, Kind.ALL_TO_ALL):
             kind = "a ring" if record["kind"] == Kind.RING else "an all-to-all"
             raise ValueError(f"endpoint {index}: {kind} has no epochs; make new endpoints")
-        if record["kind"] == Kind.WORKER and restart_seq is None:
+        if record["kind"] in (Kind.WORKER, Kind.RELAY) and restart_seq is None:
             raise ValueError("restart_seq: workers need one")
         oldest = max(int(record["fresh"] - record["ring"]), int(record["first"]))
         if not endpoint.change_epoch(self._records, index, epoch, restart_seq or 0):
@@ -453,8 +485,9 @@ class Endpoints:
         if not 1 <= len(peers) <= MAX_MEMBERS:
             raise ValueError(f"members: {len(peers)}, must be 1..{MAX_MEMBERS}")
         keys = np.array([peer.key for peer in peers], np.int64)
-        if kind is Kind.SERVER and len(np.unique(keys)) != len(keys):
-            raise ValueError("members: two of them have the same IPv4 address and UDP port")
+        if kind in (Kind.SERVER, Kind.RELAY) and len(np.unique(keys)) != len(keys):
+            who = "members" if kind is Kind.SERVER else "parent, children"
+            raise ValueError(f"{who}: two of them have the same IPv4 address and UDP port")
         index = self._take_index(link)
         record = self._records[index]
         order = np.argsort(keys) if kind in (Kind.SERVER, Kind.ALL_TO_ALL) else np.arange(len(keys))

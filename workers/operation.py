@@ -27,6 +27,8 @@ _NEEDED: Final[dict[tuple[Kind, Collective], tuple[bool | None, bool]]] = {
     (Kind.SERVER, Collective.PULL): (True, False),
     (Kind.SERVER, Collective.PUSH_PULL): (False, True),
     (Kind.SERVER, Collective.BARRIER): (False, False),
+    (Kind.RELAY, Collective.ALL_REDUCE): (True, True),
+    (Kind.RELAY, Collective.BARRIER): (False, False),
     (Kind.RING, Collective.ALL_REDUCE): (True, True),
     (Kind.ALL_TO_ALL, Collective.ALL_TO_ALL): (True, True),
 }

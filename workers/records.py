@@ -5,7 +5,7 @@ int64 machine addresses of memory that ``Endpoints`` keeps alive. Sequence numbe
 in 64 bits; the 32 low bits travel. ``NEVER`` is the deadline of an endpoint that waits for nothing.
 
 ``ENTRY_DTYPE`` is one outgoing chunk of a sender's window (a ring of ``ring`` entries, indexed by seq & (ring - 1)).
-``SLOT_DTYPE`` is one chunk of a server's window.
+``SLOT_DTYPE`` is one chunk of a server's window, ``RELAY_SLOT_DTYPE`` one of a worker that adds up for others.
 """
 
 from enum import IntEnum
@@ -26,6 +26,7 @@ class Kind(IntEnum):
     SERVER = 2
     RING = 3
     ALL_TO_ALL = 4
+    RELAY = 5
 
 
 class Collective(IntEnum):
@@ -188,6 +189,9 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("slots", "contributions", "results", "marks", "replies", "reply_head", "reply_tail", "completed"),
         # unposted: by member, the seq after the newest that came before its operation was posted.
         *_integers("unposted"),
+        # Relay: a worker with slots (a ring of RELAY_SLOT_DTYPE), their lanes in ``results``, marks and replies as a
+        # server's. root: it has no parent. scratch: room for a frame between the worker and its slots.
+        *_integers("root", "scratch"),
         # What happened. frames_sent counts resends too, resends separately; bytes without FCS.
         *_integers("frames_sent", "bytes_sent", "resends", "resend_bytes", "frames_received", "results_received"),
         # poisoned: chunks that were NaN or infinite somewhere. bare: chunks of sums that travelled without lanes.
@@ -252,6 +256,19 @@ SLOT_DTYPE: Final = np.dtype(
         ("type", "u1"),
         ("has_lanes", "u1"),
         ("answer", "u1"),
+        ("exponent", "u1"),
+        ("saturated", "u1"),
+        ("congested", "u1"),
+    ],
+    align=True,
+)
+
+RELAY_SLOT_DTYPE: Final = np.dtype(
+    [
+        # wait_level, wait_mask: what the parent has said of whom it waits for.
+        *_integers("seq", "arrived", "count", "iteration", "wait_level", "wait_mask"),
+        ("done", "u1"),
+        ("has_lanes", "u1"),
         ("exponent", "u1"),
         ("saturated", "u1"),
         ("congested", "u1"),

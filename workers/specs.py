@@ -114,6 +114,8 @@ FIXED: Final = Congestion()
 
 MAX_RING_WINDOW: Final = 32768
 """a gap report has 16 bits for its count"""
+MOST_CHILDREN: Final = 31
+"""of a worker that adds up: it is the first one itself, and a mask of who is missing has 32 bits"""
 CLOSED: Final = 8
 """windows in the slots of a job with a deadline: room for whoever is late (docs/protocol.md)"""
 
@@ -165,10 +167,12 @@ class WorkerSpec(_InNetwork):
     window is P/8. levels: of switches that aggregate; each has its share of the deadline, so it asks after each.
     window: chunks on their way at once, 1 to ``most`` (the default), which is that window, else P/2. repeats: it asks
     by sending its contribution again, where a switch cannot make a packet longer by its lanes. guesses: first chunks of
-    an all-reduce whose exponents may be guessed, as many as a round trip needs; 0: none.
+    an all-reduce whose exponents may be guessed, as many as a round trip needs; 0: none. children: whose contributions
+    it adds to its own, at most :data:`MOST_CHILDREN`; then it is a relay, and where its parent is itself the root.
     """
 
     _: KW_ONLY
+    children: tuple[HostAddress, ...] = ()
     window: int | None = None
     deadline_ps: int | None = None
     levels: int = 1
@@ -184,6 +188,12 @@ class WorkerSpec(_InNetwork):
             raise ValueError(f"deadline_ps: {self.deadline_ps} for {self.levels} levels of switches, one at least")
         if self.closes and self.slots < CLOSED:
             raise ValueError(f"slots: {self.slots}, but a job with a deadline needs {CLOSED} at least")
+        if len(self.children) > MOST_CHILDREN:
+            raise ValueError(f"children: {len(self.children)}, a worker that adds up has at most {MOST_CHILDREN}")
+        if self.children and (self.closes or self.repeats):
+            raise ValueError(f"children: none with {'deadline_ps' if self.closes else 'repeats'}; only switches add up")
+        if self.parent.key == self.link.key and not self.children:
+            raise ValueError("parent: is the worker itself, which only a root with children is")
 
     @property
     def closes(self) -> bool:
@@ -302,7 +312,9 @@ EndpointSpec = WorkerSpec | ServerSpec | PsWorkerSpec | PsServerSpec | RingSpec 
 def peers_of(spec: EndpointSpec) -> Sequence[HostAddress]:
     """Whom an endpoint talks to."""
     match spec:
-        case WorkerSpec() | ServerSpec():
+        case WorkerSpec():
+            return (spec.parent, *spec.children)
+        case ServerSpec():
             return (spec.parent,)
         case PsWorkerSpec():
             return (spec.server,)

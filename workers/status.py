@@ -101,8 +101,8 @@ def _error(record: Any) -> str | None:
     if record["failed_seq"] < 0:
         return None
     kind = Kind(int(record["kind"]))
-    told = {Kind.WORKER: "RESULT", Kind.RING: "acknowledgement", Kind.ALL_TO_ALL: "acknowledgement"}
-    who = told.get(kind, "answer")
+    told = {Kind.RING: "acknowledgement", Kind.ALL_TO_ALL: "acknowledgement", Kind.SERVER: "answer"}
+    who = told.get(kind, "RESULT")
     text = (
         f"job {record['job']} epoch {record['epoch']}: no {who} for seq {record['failed_seq']} after "
         f"{record['retries']} retries (last time-out {int(record['rto']) // PS_PER_US} us)"

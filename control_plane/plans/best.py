@@ -6,6 +6,8 @@ from statistics import fmean
 from typing import Final
 
 from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.plans.forest import MOST_CHUNKS, Part, busiest_ps, predicted_forest_ps
+from p4reduce.control_plane.plans.packing import PACKING, Packer, fastest_of
 from p4reduce.control_plane.plans.problem import (
     Layout,
     Pair,
@@ -23,12 +25,14 @@ from p4reduce.control_plane.plans.problem import (
 from p4reduce.control_plane.plans.ring import ps, ring
 from p4reduce.control_plane.plans.routes import frame_bytes, path_latency_ps
 from p4reduce.control_plane.plans.steiner import steiner
-from p4reduce.control_plane.plans.striped import MOST_CHUNKS, STRIPED, busiest_ps, predicted_stripes_ps, stripes
+from p4reduce.control_plane.plans.striped import STRIPED, stripes
 from p4reduce.control_plane.plans.trees import central, finish, mst, spt
 
 BEST: Final = "best"
 WORTH: Final = 0.97
 """of the best time without switches that aggregate: a plan in the network has to be faster than that"""
+PACKED: Final = 0.985
+"""of the best time of the others: a packing, whose prediction is closer, has to be faster than that"""
 MOST_ROOTS: Final = 64
 """switches that are tried as the root of a flat tree"""
 
@@ -39,7 +43,7 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     A tree or a star sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest link
     needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round trip,
     as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long as its
-    frames, and at least as long as one frame takes to the next host.
+    frames, and at least as long as one frame takes to the next host; at the end the shorter of both once more.
 
     Raises
     ------
@@ -67,7 +71,7 @@ def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -
     between = busiest_ps(problem, link_frames(problem, paths, pairs))
     step = fmean(path_latency_ps(problem.topology, paths[pair], problem.frame_bytes) for pair in pairs)
     of_each = -(-problem.chunks // len(order))
-    return round(2 * (len(order) - 1) * max(of_each * between, step) + step)
+    return round(2 * (len(order) - 1) * max(of_each * between, step) + min(of_each * between, step))
 
 
 def choose(problem: Problem) -> tuple[str, Layout]:
@@ -103,8 +107,10 @@ def best(problem: Problem) -> Layout:
     return choose(problem)[1]
 
 
-def fastest(problem: Problem) -> tuple[str, list[Layout]]:
-    """As :func:`choose`, but for a job that may have several trees at once: ``striped`` is one of the plans, too.
+def fastest(problem: Problem) -> tuple[str, list[Part]]:
+    """As :func:`choose`, but for a job that may have several trees at once: also ``striped`` and ``packing``.
+
+    Of plans that differ by less than 3 % (``packing``: 1.5 %) the first of these: hosts', one tree, ``striped``.
 
     Raises
     ------
@@ -112,11 +118,25 @@ def fastest(problem: Problem) -> tuple[str, list[Layout]]:
         No plan is possible.
     """
     name, layout = choose(problem)
+    parts, least = [Part(layout)], predicted_ps(problem, layout)
     with suppress(PlanError):
-        layouts = stripes(problem)
-        if len(layouts) > 1 and predicted_stripes_ps(problem, layouts) < WORTH * predicted_ps(problem, layout):
-            return STRIPED, [*layouts]
-    return name, [layout]
+        striped = [Part(one) for one in stripes(problem)]
+        if len(striped) > 1 and (time := predicted_forest_ps(problem, striped)) < WORTH * least:
+            name, parts, least = STRIPED, striped, time
+    with suppress(PlanError):
+        packer = Packer(problem)
+        if packer.least_ps < PACKED * least:
+            packed = fastest_of(packer)
+            if predicted_forest_ps(problem, packed) < PACKED * least:
+                name, parts = PACKING, packed
+    return name, parts
+
+
+def predicted_parts_ps(problem: Problem, parts: list[Part]) -> int:
+    """How long an all-reduce takes with what :func:`fastest` chose, in ps."""
+    (first, *others) = parts
+    one = first.layout is not None and not others and first.pace_ps is None
+    return predicted_ps(problem, first.layout) if one and first.layout else predicted_forest_ps(problem, parts)
 
 
 def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:

@@ -1,12 +1,14 @@
 """From a request to a plan: lay out, choose the window, take the switches' resources."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, permutations
 from typing import Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.best import BEST, choose
+from p4reduce.control_plane.plans.forest import refuse_one_tree
+from p4reduce.control_plane.plans.packing import PACKING
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
 from p4reduce.control_plane.plans.problem import (
     MAX_CHILDREN,
@@ -19,6 +21,7 @@ from p4reduce.control_plane.plans.problem import (
     RingLayout,
     TreeLayout,
     all_paths,
+    check_forwarding,
     choose_window,
     late_slots,
     planner,
@@ -27,10 +30,10 @@ from p4reduce.control_plane.plans.problem import (
     timing,
 )
 from p4reduce.control_plane.plans.routes import DEFAULT_LANES, Cost
-from p4reduce.control_plane.plans.striped import STRIPED, refuse_one_tree
+from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.control_plane.resources import Grant, Resources, Share
 from p4reduce.topologies import Topology
-from p4reduce.workers.specs import CLOSED
+from p4reduce.workers.specs import CLOSED, MOST_CHILDREN
 from p4switch.base.values import PS_PER_US
 
 # What a planner's answer must hold. A failure here is the planner's mistake, not the user's.
@@ -56,11 +59,15 @@ def check_layout(problem: Problem, layout: Layout) -> None:
 def _check_tree(problem: Problem, layout: TreeLayout) -> None:
     children = layout.children
     for name, below in children.items():
-        if name not in problem.capable:
-            raise PlanError(f"the planner's tree adds up at {name}, which is no capable switch")
-        if not 1 <= len(below) <= MAX_CHILDREN:
-            raise PlanError(f"the planner's tree has {len(below)} children at {name}; 1 to {MAX_CHILDREN} are possible")
-    reached: set[str] = set()
+        relay = name in problem.workers
+        if not relay and name not in problem.capable:
+            raise PlanError(f"the planner's tree adds up at {name}, which is no capable switch and no worker")
+        if relay and problem.server is not None:
+            raise PlanError(f"the planner's tree adds up at worker {name}; with a server only switches do")
+        most = MOST_CHILDREN if relay else MAX_CHILDREN
+        if not 1 <= len(below) <= most:
+            raise PlanError(f"the planner's tree has {len(below)} children at {name}; 1 to {most} are possible")
+    reached = {layout.root}
     open_ = [layout.root]
     while open_:
         new = set(children.get(open_.pop(), ())) - reached
@@ -91,22 +98,6 @@ def _check_paths(problem: Problem, paths: Mapping[Pair, Path]) -> None:
                 raise PlanError(f"the planner's path from {source} to {destination} passes host {name}")
         for a, b in pairwise(path):
             topology.link_between(a, b)
-
-
-def check_forwarding(paths: Mapping[Pair, Path]) -> None:
-    """Raise `PlanError` when some switch would have to forward one destination two ways.
-
-    It means that a planner broke the rule of :mod:`~p4reduce.control_plane.plans.routes`.
-    """
-    onward: dict[tuple[str, str], str] = {}
-    for (_, destination), path in paths.items():
-        for name, following in pairwise(path[1:]):
-            known = onward.setdefault((name, destination), following)
-            if known != following:
-                raise PlanError(
-                    f"paths to {destination} part at {name} (to {known} and to {following}), "
-                    "but switches forward by destination: the planner must let paths that meet go on together"
-                )
 
 
 HOST_WINDOW = 65_536
@@ -149,6 +140,8 @@ class PlanRequest:
         A layout that was made elsewhere (by a scheduling policy); then ``plan`` is only its name.
     elements : int or None
         float32 elements of a typical collective, for plan 'best'; None: a million.
+    pace_ps : int or None
+        Least time between two chunks, for a tree that shares its links with others of its task; None: as links allow.
     """
 
     plan: str = "steiner"
@@ -166,6 +159,7 @@ class PlanRequest:
     deadline_ps: int | None = None
     layout: Layout | None = None
     elements: int | None = None
+    pace_ps: int | None = None
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
@@ -176,6 +170,7 @@ class PlanRequest:
             ("max_slots", self.max_slots, 2, 2**31),
             ("deadline_ps", self.deadline_ps, PS_PER_US, 2**62),
             ("elements", self.elements, 1, 2**62),
+            ("pace_ps", self.pace_ps, 1, 2**62),
         ):
             if value is not None and not low <= value <= high:
                 raise PlanError(f"{name}: {value} is outside {low}..{high}")
@@ -203,11 +198,15 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
     problem = problem.of(layout)
     paths = all_paths(problem, layout)
     check_forwarding(paths)
-    times = timing(problem, layout, paths)
+    times = _times(request, timing(problem, layout, paths))
     wanted = _wanted(request, layout, times)
+    relays = [name for name in layout.aggregators if name in problem.workers] if isinstance(layout, TreeLayout) else []
+    if request.deadline_ps is not None and relays:
+        raise PlanError(f"deadline_ps: the tree adds up at worker {relays[0]}, and only switches close chunks")
     if request.deadline_ps is not None and isinstance(layout, TreeLayout) and _levels(layout) > CLOSED - 2:
         raise PlanError(f"deadline_ps: a tree of {_levels(layout)} levels of switches has none; at most {CLOSED - 2}")
-    slots, grant = _take(request, layout, wanted, late_slots(times.window), resources)
+    slots, grant = _take(problem, request, layout, wanted, late_slots(times.window), resources)
+    aggregators, relays_ = _aggregators(problem, layout, paths, grant, request)
     return Plan(
         name=name,
         topology=topology,
@@ -217,7 +216,8 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         workers=problem.workers,
         server=problem.server,
         lanes=problem.lanes,
-        aggregators=_aggregators(problem, layout, paths, grant, request),
+        aggregators=aggregators,
+        relays=relays_,
         paths=paths,
         ring=layout.order if isinstance(layout, RingLayout) else (),
         udp_ports=dict(request.udp_ports),
@@ -243,7 +243,7 @@ def window_range(topology: Topology, request: PlanRequest) -> tuple[int, int]:
     layout = _lay_out(problem, request)[1]
     check_layout(problem, layout)
     problem = problem.of(layout)
-    times = timing(problem, layout, all_paths(problem, layout))
+    times = _times(request, timing(problem, layout, all_paths(problem, layout)))
     wanted = _wanted(request, layout, times)
     return min(times.window, wanted), wanted
 
@@ -277,12 +277,17 @@ def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
     """The plan's name, with what was chosen where 'best' chose, and its layout."""
     if request.layout is not None:
         return request.plan, request.layout
-    if request.plan == STRIPED:
-        raise refuse_one_tree()
+    if request.plan in {STRIPED, PACKING}:
+        raise refuse_one_tree(request.plan)
     if request.plan == BEST:
         name, layout = choose(problem)
         return f"{BEST} ({name})", layout
     return request.plan, planner(request.plan)(problem)
+
+
+def _times(request: PlanRequest, times: PlanTimes) -> PlanTimes:
+    """With chunks as far apart as was asked for."""
+    return replace(times, chunk_ps=max(times.chunk_ps, request.pace_ps or 0))
 
 
 def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
@@ -317,20 +322,26 @@ def _parts(request: PlanRequest) -> int:
     return 2 if request.deadline_ps is None else CLOSED
 
 
-def _take(request: PlanRequest, layout: Layout, wanted: int, plenty: int, resources: Resources) -> tuple[int, Grant]:
+def _take(
+    problem: Problem, request: PlanRequest, layout: Layout, wanted: int, plenty: int, resources: Resources
+) -> tuple[int, Grant]:
     """Slots and the grant; of the fullest switch there may be fewer slots than the window wants.
+
+    Relays have their own slots, as many as switches would grant that nobody uses.
 
     plenty: slots that are better where there are many.
     """
     if not isinstance(layout, TreeLayout):
         return 0, resources.grant((), 1)
-    fullest = min(layout.aggregators, key=resources.largest)
+    fan_in = [(name, len(below)) for name, below in layout.children.items() if name not in problem.workers]
+    fullest = min((name for name, _ in fan_in), key=resources.largest, default="")
+    largest = resources.largest(fullest) if fullest else 1 << (resources.slots.bit_length() - 1)
     parts = _parts(request)
-    slots = min(power_of_two(parts * wanted), resources.largest(fullest))
+    slots = min(power_of_two(parts * wanted), largest)
     if request.window is None and request.deadline_ps is None:
-        slots = max(slots, min(plenty, resources.largest(fullest) // SHARE))
+        slots = max(slots, min(plenty, largest // SHARE))
     elif request.window is None:
-        slots = max(slots, resources.largest(fullest) // 2)
+        slots = max(slots, largest // 2)
     if request.max_slots is not None:
         slots = min(slots, 1 << (request.max_slots.bit_length() - 1))
     if request.window is not None and request.max_slots is None and slots < parts * request.window:
@@ -342,35 +353,35 @@ def _take(request: PlanRequest, layout: Layout, wanted: int, plenty: int, resour
         raise PlanError(
             f"switch {fullest}: no {parts} slots in one range are left ({resources.free(fullest)} free); end some jobs"
         )
-    fan_in = [(name, len(below)) for name, below in layout.children.items()]
     return slots, resources.grant(fan_in, slots)
 
 
 def _aggregators(
     problem: Problem, layout: Layout, paths: Mapping[Pair, Path], grant: Grant, request: PlanRequest
-) -> tuple[Aggregator, ...]:
-    """Root first, level by level; children are workers in rank order, then switches."""
+) -> tuple[tuple[Aggregator, ...], tuple[Aggregator, ...]]:
+    """Switches and relays, root first, level by level; children are workers in rank order, then switches."""
     if not isinstance(layout, TreeLayout):
-        return ()
+        return (), ()
     udp_ports = request.udp_ports
     shares = {share.switch: share for share in grant.shares}
     order = {worker: position for position, worker in enumerate(problem.workers)}
-    found = []
+    found: tuple[list[Aggregator], list[Aggregator]] = [], []
     level, names = 0, [layout.root]
     while names:
         below: list[str] = []
         for name in names:
             children = sorted(layout.children[name], key=lambda child: (order.get(child, len(order)), child))
             above = problem.server if name == layout.root else layout.parent[name]
+            relay = name in order  # and the first of its own children
             parent = address(problem.topology, paths[(name, above)], udp_ports) if above else None
-            share: Share = shares[name]
-            found.append(
+            share = Share(name, 0, grant.slots, 0, (0,) * len(children)) if relay else shares[name]
+            found[relay].append(
                 Aggregator(
                     name=name,
                     level=level,
                     children=tuple(
                         Child(address(problem.topology, paths[(name, child)], udp_ports), bit, rid, child in order)
-                        for bit, (child, rid) in enumerate(zip(children, share.rids, strict=True))
+                        for bit, (child, rid) in enumerate(zip(children, share.rids, strict=True), start=relay)
                     ),
                     parent=parent,
                     group=share.group,
@@ -380,4 +391,4 @@ def _aggregators(
             )
             below += [child for child in children if child in layout.children]
         level, names = level + 1, below
-    return tuple(found)
+    return tuple(found[False]), tuple(found[True])

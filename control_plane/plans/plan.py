@@ -57,7 +57,9 @@ Parent = Address
 
 @dataclass(frozen=True, slots=True)
 class Aggregator:
-    """A switch of the tree. ``parent`` is None at a root without a server; ``level`` is 0 at the root."""
+    """A node of the tree that adds up: a switch, or a worker (a relay), which takes nothing of a switch and has bit 0
+    of its children's mask itself. ``parent`` is None at a root without a server; ``level`` is 0 at the root.
+    """
 
     name: str
     level: int
@@ -87,8 +89,8 @@ class Plan:
         Hosts in rank order.
     server : str or None
         The parameter server's host; the parent of the root.
-    aggregators : tuple of Aggregator
-        Root first, then level by level; empty for host-side plans.
+    aggregators, relays : tuple of Aggregator
+        Switches and workers that add up, from the root on, level by level; empty for host-side plans.
     paths : mapping
         (source, destination) -> nodes, for every overlay hop in both directions.
     ring : tuple of str
@@ -105,7 +107,7 @@ class Plan:
         From sending a full frame to the full answer, all links idle but for this chunk.
     chunk_ps : int
         Time between chunks on the busiest link: full frames that it carries for a chunk, one after the other, on the
-        way up or on the way down, whichever are more.
+        way up or on the way down, whichever are more. More, where a slower pace was asked for.
     window_needed : int
         The window that keeps the busiest link busy.
     window_wanted : int
@@ -137,18 +139,19 @@ class Plan:
     mesh: bool = False
     deadline_ps: int | None = None
     tokens: Annotated[Mapping[tuple[str, str], int], ITEMS] = field(default_factory=dict, repr=False)
+    relays: tuple[Aggregator, ...] = ()
 
     @property
     def in_network(self) -> bool:
-        """Whether switches aggregate."""
-        return bool(self.aggregators)
+        """Whether integers are added up on the way: by switches, or by workers as switches do it."""
+        return bool(self.aggregators or self.relays)
 
     @property
     def root(self) -> str:
-        """The root switch; `PlanError` for a plan of hosts."""
-        if not self.aggregators:
+        """The root, a switch or a worker that adds up; `PlanError` for a plan of hosts."""
+        if not self.in_network:
             raise PlanError(f"plan {self.name!r} has no root: its switches only forward")
-        return self.aggregators[0].name
+        return min((*self.aggregators[:1], *self.relays[:1]), key=lambda one: one.level).name
 
     @property
     def lead(self) -> int:
@@ -185,7 +188,8 @@ class Plan:
     @cached_property
     def parents(self) -> Mapping[str, str]:
         """The overlay's parent of every worker and aggregator; the root's is the server, if there is one."""
-        found = {child.name: aggregator.name for aggregator in self.aggregators for child in aggregator.children}
+        adding = (*self.aggregators, *self.relays)
+        found = {child.name: aggregator.name for aggregator in adding for child in aggregator.children}
         if self.server is not None and self.aggregators:
             found[self.root] = self.server
         return found
@@ -198,7 +202,7 @@ class Plan:
         """
         if self.mesh:
             return tuple(permutations(self.workers, 2))
-        if self.aggregators:
+        if self.in_network:
             return tuple(self.parents.items())
         if self.ring:
             return tuple((a, b) for a, b in zip(self.ring, (*self.ring[1:], self.ring[0]), strict=True) if a != b)
@@ -229,17 +233,20 @@ class Plan:
 
     def workers_below(self, aggregator: str) -> tuple[str, ...]:
         """Workers whose contributions pass an aggregator, in rank order."""
+        below: dict[str, list[str]] = {}
+        for child, parent in self.parents.items():
+            below.setdefault(parent, []).append(child)
         found: set[str] = set()
         open_ = [aggregator]
         while open_:
-            for child in self.by_switch[open_.pop()].children:
-                (found.add if child.is_worker else open_.append)(child.name)
+            found.update(under := below.get(open_.pop(), []))
+            open_ += under
         return tuple(worker for worker in self.workers if worker in found)
 
     def _repr_html_(self) -> str:
         """For notebooks: who adds up where; of a plan without aggregation, which way its hops go."""
         title = f"{self.name} on {self.topology.name}: {len(self.workers)} workers, window {self.window} chunks"
-        if not self.aggregators:
+        if not self.in_network:
             hops_of = [(a, b, " > ".join(path)) for (a, b), path in self.paths.items()]
             return table(title, ("from", "to", "path"), hops_of)
         rows = [
@@ -249,7 +256,7 @@ class Plan:
                 one.parent.name if one.parent else "-",
                 ", ".join(child.name for child in one.children),
             )
-            for one in self.aggregators
+            for one in (*self.aggregators, *self.relays)
         ]
         return table(title, ("switch", "level", "parent", "children"), rows)
 
@@ -289,6 +296,7 @@ class Plan:
                 }
                 for aggregator in self.aggregators
             ],
+            **({"relays": [one.name for one in self.relays]} if self.relays else {}),
             "edges": [
                 {"child": child, "parent": parent, "path": list(self.paths[(child, parent)])}
                 for child, parent in self.edges

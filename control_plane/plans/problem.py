@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, TypeVar
 
 import numpy as np
@@ -141,8 +142,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class TreeLayout:
-    """An aggregation tree: the parent switch of every worker and of every aggregator but the root.
+    """An aggregation tree: the parent of every worker and of every aggregator but the root.
 
+    A parent is a switch that can aggregate, or a worker of the job, a relay: it adds what its children send to its own.
     Edges take the unique shortest path of their ends, chosen as ``spread`` says, unless ``paths`` names the nodes from
     child to parent, both included, for every edge. Both directions use the same links. With a server, its host is the
     root's parent.
@@ -163,7 +165,7 @@ class TreeLayout:
 
     @property
     def aggregators(self) -> tuple[str, ...]:
-        """The switches that aggregate."""
+        """The switches, and relays, that aggregate."""
         return tuple(self.children)
 
     @cached_property
@@ -272,6 +274,22 @@ def all_paths(problem: Problem, layout: Layout) -> dict[Pair, Path]:
         path = problem.paths.path(*edge) if layout.paths is None else layout.paths[edge]
         found[edge], found[edge[::-1]] = path, path[::-1]
     return found
+
+
+def check_forwarding(paths: Mapping[Pair, Path]) -> None:
+    """Raise `PlanError` when some switch would have to forward one destination two ways.
+
+    It means that a planner broke the rule of :mod:`~p4reduce.control_plane.plans.routes`.
+    """
+    onward: dict[tuple[str, str], str] = {}
+    for (_, destination), path in paths.items():
+        for name, following in pairwise(path[1:]):
+            known = onward.setdefault((name, destination), following)
+            if known != following:
+                raise PlanError(
+                    f"paths to {destination} part at {name} (to {known} and to {following}), "
+                    "but switches forward by destination: the planner must let paths that meet go on together"
+                )
 
 
 def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path], *, length: int | None = None) -> PlanTimes:

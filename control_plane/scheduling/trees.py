@@ -13,8 +13,15 @@ import numpy as np
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.kernels import FAR
-from p4reduce.control_plane.plans.make import PlanRequest, check_forwarding
-from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Pair, Path, StarLayout, TreeLayout
+from p4reduce.control_plane.plans.make import PlanRequest
+from p4reduce.control_plane.plans.problem import (
+    MAX_CHILDREN,
+    Pair,
+    Path,
+    StarLayout,
+    TreeLayout,
+    check_forwarding,
+)
 from p4reduce.control_plane.plans.routes import Ints, Routes, frame_bytes, hops
 from p4reduce.control_plane.plans.trees import spt
 from p4reduce.control_plane.scheduling.task import Task

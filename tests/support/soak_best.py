@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from rich.progress import track
 
 from p4reduce.base.errors import P4ReduceError
-from p4reduce.control_plane.plans.best import fastest, predicted_ps
+from p4reduce.control_plane.plans.best import fastest, predicted_parts_ps
 from p4reduce.control_plane.plans.bounds import best_plan_ps
 from p4reduce.control_plane.plans.problem import Problem
-from p4reduce.control_plane.plans.striped import predicted_stripes_ps
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 
-OTHERS = ("striped", "steiner", "spt", "mst", "ring")
+OTHERS = ("packing", "striped", "steiner", "spt", "mst", "ring")
 SIZES = (1, 256, 1_000, 4_096, 16_384, 40_000, 65_536, 262_144, 1_000_000)
 WORSE = 1.02
 
@@ -107,9 +106,8 @@ def point(given: dict[str, object], seed: int) -> Point:
     network = build_topology(experiment)
     workers = worker_hosts(network, experiment.workers)
     problem = Problem(network, workers, elements=experiment.elements)
-    chosen, layouts = fastest(problem)
-    several = len(layouts) > 1
-    guess_ps = predicted_stripes_ps(problem, layouts) if several else predicted_ps(problem, layouts[0])
+    chosen, parts = fastest(problem)
+    guess_ps = predicted_parts_ps(problem, parts)
     return Point(
         topology=experiment.topology,
         workers=len(workers),

@@ -13,6 +13,7 @@ from p4reduce.workers.kernels import entry
 from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
 from p4reduce.workers.kernels.recovery import rewind, time_out
 from p4reduce.workers.kernels.recovery import stand_still as worker_stand_still
+from p4reduce.workers.kernels.relay import relay_receive, relay_rewound, relay_transmit
 from p4reduce.workers.kernels.ring import (
     all_to_all_posted,
     all_to_all_receive,
@@ -33,6 +34,7 @@ _WORKER: Final = int(Kind.WORKER)
 _SERVER: Final = int(Kind.SERVER)
 _RING: Final = int(Kind.RING)
 _ALL_TO_ALL: Final = int(Kind.ALL_TO_ALL)
+_RELAY: Final = int(Kind.RELAY)
 _ACTIVE: Final = int(State.ACTIVE)
 _FAILED: Final = int(State.FAILED)
 _DONE: Final = int(State.DONE)
@@ -60,6 +62,8 @@ def receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
             reason = worker_receive(e, frame, now_ps)
         elif e.kind == _SERVER:
             reason = server_receive(e, frame, now_ps)
+        elif e.kind == _RELAY:
+            reason = relay_receive(e, frame, now_ps)
         elif e.kind == _ALL_TO_ALL:
             reason = all_to_all_receive(e, frame, now_ps)
         else:
@@ -79,6 +83,8 @@ def transmit(eps: Any, i: int, now_ps: int, out: Any) -> Any:
         return worker_transmit(e, now_ps, out)
     if e.kind == _SERVER:
         return server_transmit(e, out)
+    if e.kind == _RELAY:
+        return relay_transmit(e, now_ps, out)
     if e.kind == _ALL_TO_ALL:
         return all_to_all_transmit(e, now_ps, out)
     return ring_transmit(e, now_ps, out)
@@ -116,7 +122,7 @@ def resume(eps: Any, i: int, paused_ps: int) -> None:
     """For ``paused_ps`` endpoint i was not asked for frames, as agreed: its timer and clocks go on where they stood."""
     if eps[i].kind == _ALL_TO_ALL:
         all_to_all_stand_still(eps[i], paused_ps)
-    elif eps[i].kind == _WORKER:
+    elif eps[i].kind in (_WORKER, _RELAY):
         worker_stand_still(eps[i], paused_ps)
     elif eps[i].kind != _SERVER:
         stand_still(eps[i], paused_ps)
@@ -125,7 +131,7 @@ def resume(eps: Any, i: int, paused_ps: int) -> None:
 @entry(_EPS, int)
 def posted(eps: Any, i: int) -> None:
     """An operation was written into the record: frames of it that came early are taken in."""
-    if eps[i].kind == _WORKER:
+    if eps[i].kind in (_WORKER, _RELAY):
         worker_posted(eps[i])
     elif eps[i].kind == _RING:
         ring_posted(eps[i])
@@ -158,7 +164,7 @@ def change_epoch(eps: Any, i: int, epoch: int, restart_seq: int) -> Any:
     results stay as they are; one that had failed goes on.
     """
     e = eps[i]
-    if e.kind == _WORKER:
+    if e.kind in (_WORKER, _RELAY):
         if restart_seq > e.low or restart_seq < max(e.first, e.fresh - e.ring):
             return False
         rewind(e, restart_seq)
@@ -166,6 +172,8 @@ def change_epoch(eps: Any, i: int, epoch: int, restart_seq: int) -> Any:
         if e.status == _FAILED:
             e.status = _ACTIVE
         e.lingering = e.status == _DONE and restart_seq < e.end
+        if e.kind == _RELAY:
+            relay_rewound(e)
     e.epoch = epoch
     return True
 

@@ -47,6 +47,7 @@ _RESULT: Final = int(wire.PacketType.RESULT)
 _ASK: Final = int(wire.PacketType.ASK)
 _WORKER: Final = int(Kind.WORKER)
 _SERVER: Final = int(Kind.SERVER)
+_RELAY: Final = int(Kind.RELAY)
 _CHECKSUM: Final = int(Refusal.CHECKSUM)
 _MALFORMED: Final = int(Refusal.MALFORMED)
 _WRONG_JOB: Final = int(Refusal.JOB)
@@ -120,7 +121,7 @@ def inspect(e: Any, frame: Any, length: int) -> Any:
         (kind not in (_RESULT, _ASK) and not to_server)
         or (e.kind == _WORKER and to_server)
         or (e.kind == _SERVER and kind == _RESULT)
-        or (e.kind not in (_WORKER, _SERVER) and kind == _ASK)
+        or (e.kind not in (_WORKER, _SERVER, _RELAY) and kind == _ASK)
     ):
         return NOT_MINE if e.shared else _WRONG_TYPE
     if _be16(frame, EPOCH) != e.epoch:

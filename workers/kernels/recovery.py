@@ -516,17 +516,24 @@ def _lose_here(e: Any, entry: Any) -> None:
 @kernel
 def asked_for(e: Any, entry: Any, seq: int, now: int) -> Any:
     """The switch has no contribution of this worker: whether that is news."""
-    _lose_here(e, entry)
     if entry.again:
+        _lose_here(e, entry)
         return False
     entry.again = 1
+    lost_above(e, entry, now)
+    queue_again(e, seq)
+    return True
+
+
+@kernel
+def lost_above(e: Any, entry: Any, now: int) -> None:
+    """The parent has said that it lacks a chunk, which is sent again."""
+    _lose_here(e, entry)
     entry.told = 0
     entry.unheard = 0
     if now - e.answered_at > 2 * trip(e):
         e.answered_at = now  # not silence, but a loss: perhaps of more
         e.timer = now
-    queue_again(e, seq)
-    return True
 
 
 @kernel

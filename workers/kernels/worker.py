@@ -342,9 +342,15 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
     seq = seq_of(frame, e.low)
     if seq >= e.next or seq < e.low - e.ring:
         return _WRONG_SEQ
-    flags = flags_of(frame)
     if type_of(frame) == _TYPE_ASK:
-        return _asked(e, frame, seq, now) if flags & HAS_LANES == 0 else _WRONG_KIND
+        return _asked(e, frame, seq, now) if flags_of(frame) & HAS_LANES == 0 else _WRONG_KIND
+    return worker_take(e, frame, seq, now)
+
+
+@kernel
+def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
+    """The RESULT of a chunk before ``next``. Returns 0, or why it changed nothing (``Refusal``)."""
+    flags = flags_of(frame)
     entry = entry_at(e, seq)
     if seq < e.low or entry.state == _ANSWERED:
         if entry.seq == seq:

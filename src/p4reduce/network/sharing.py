@@ -283,19 +283,28 @@ class TreeFrames:
 
 @dataclass
 class _TreeWorker:
-    """The end of a worker: frames go up in order, and are answered in order."""
+    """The end of a worker: frames go up in order, and are answered in order. Those of a relay go into its own sum."""
 
     number: int
     tree: "_Tree"
     sent: int = 0
     answered: int = 0
     pace_at: int = -NEVER
+    owes: "deque[_Frame]" = field(default_factory=deque)
+    """of a relay: sums and answers"""
     time_out: _TimeOut = field(init=False)
 
     def __post_init__(self) -> None:
         self.time_out = _TimeOut(self.tree.frames.timing)
 
     def next(self, now: int) -> "_Frame | int":
+        found = self._next(now)
+        while isinstance(found, _Frame) and self.tree.adds_up(self.number):
+            self.tree.came_up(self.number, self.number, found.numbers[-1])
+            found = self._next(now)
+        return self.owes.popleft() if self.owes else found
+
+    def _next(self, now: int) -> "_Frame | int":
         frames, seq, answered, full = self.tree.frames, self.sent, self.answered, self.tree.full
         if seq >= self.tree.last or seq - frames.most >= answered:
             return NEVER
@@ -310,7 +319,7 @@ class _TreeWorker:
                 self.pace_at = max(self.pace_at, now - frames.pace_ps) + frames.pace_ps
         self.sent = seq + 1
         self.time_out.sent_at.append(now)
-        way, parent = self.tree.up[self.number]
+        way, parent = self.tree.up.get(self.number, ([], self.number))
         return _Frame(way, self.tree.is_full(seq, frames.up_full), self.tree.came_up, (parent, self.number, seq))
 
 
@@ -346,7 +355,8 @@ class _Tree:
             below = self._down.setdefault(index[parent], [])
             below.append((network.way(plan.path_hops(parent, child)), index[child]))
         self._back = {(node, child): way for node, below in self._down.items() for way, child in below}
-        self._missing = {node: [len(below)] * self.last for node, below in self._down.items()}
+        workers = len(plan.workers)
+        self._missing = {node: [len(below) + (node < workers)] * self.last for node, below in self._down.items()}
         self._done = np.zeros(self.last, np.int64)
         self.left = len(plan.workers) * self.last
         self._workers = [_TreeWorker(number, self) for number in range(len(plan.workers))]
@@ -364,11 +374,15 @@ class _Tree:
         """Whether a frame has lanes; ``direction``: those of this collective have, up or down."""
         return direction and self.full[seq + 1] > self.full[seq]
 
+    def adds_up(self, worker: int) -> bool:
+        """Whether a worker is a relay."""
+        return worker in self._missing
+
     def came_up(self, node: int, child: int, seq: int) -> None:
         """A frame of a child is at its parent."""
         frames, network = self.frames, self._network
         if not frames.merged:
-            self._put_down(node, self._back[node, child], frames.down_full, child, seq)
+            self._put(node, _Frame(self._back[node, child], frames.down_full, self._came_down, (child, seq)))
             return
         missing = self._missing[node]
         missing[seq] -= 1
@@ -376,26 +390,31 @@ class _Tree:
             return
         if node in self.up:
             way, parent = self.up[node]
-            network.put(way, self.is_full(seq, frames.up_full), self.came_up, parent, node, seq)
+            self._put(node, _Frame(way, self.is_full(seq, frames.up_full), self.came_up, (parent, node, seq)))
         else:
-            self._send_down(node, seq)
+            self._came_down(node, seq)
 
     def _send_down(self, node: int, seq: int) -> None:
         full = self.is_full(seq, self.frames.down_full)
         for way, child in self._down[node]:
-            self._put_down(node, way, full, child, seq)
+            self._put(node, _Frame(way, full, self._came_down, (child, seq)))
 
-    def _put_down(self, node: int, way: Way, full: bool, child: int, seq: int) -> None:
-        if self._server is None or self._server[0] != node:
-            self._network.put(way, full, self._came_down, child, seq)
-            return
-        _, answers, host = self._server
-        answers.frames.append(_Frame(way, full, self._came_down, (child, seq)))
-        self._network.ask(host, self._network.now)
+    def _put(self, node: int, frame: "_Frame") -> None:
+        """A switch puts a frame on its link; a relay's and a server's wait for their turn at their hosts."""
+        if node < len(self._workers):
+            self._workers[node].owes.append(frame)
+            self._network.ask(self._hosts[node], self._network.now)
+        elif self._server is not None and self._server[0] == node:
+            _, answers, host = self._server
+            answers.frames.append(frame)
+            self._network.ask(host, self._network.now)
+        else:
+            self._network.put(frame.way, frame.full, frame.arrived, *frame.numbers)
 
     def _came_down(self, node: int, seq: int) -> None:
-        if node >= len(self._workers):
+        if node in self._down:
             self._send_down(node, seq)
+        if node >= len(self._workers):
             return
         worker, now = self._workers[node], self._network.now
         self._network.late |= worker.time_out.answered(now, sample=seq >= self.frames.lead)

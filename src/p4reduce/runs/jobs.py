@@ -13,9 +13,12 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.best import BEST, fastest
+from p4reduce.control_plane.plans.forest import Part as TreePart
+from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.control_plane.plans.make import make_plan
-from p4reduce.control_plane.plans.problem import Layout, Problem
-from p4reduce.control_plane.plans.striped import STRIPED, slots_of_each, stripes
+from p4reduce.control_plane.plans.packing import PACKING, packing
+from p4reduce.control_plane.plans.problem import Problem
+from p4reduce.control_plane.plans.striped import STRIPED, stripes
 from p4reduce.control_plane.resources import SLOTS, Resources
 from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
@@ -35,8 +38,8 @@ CONTROL_LATENCY_PS = 1_000_000_000
 MAIN_JOB = 1
 SERVED_JOB = 2
 ALL_TO_ALL_JOB = 3
-FIRST_STRIPE_JOB = 4
-"""Jobs of the trees of plan striped, but for the first, which is the main job."""
+FIRST_TREE_JOB = 4
+"""Jobs of the trees of a plan that has several, but for the first, which is the main job."""
 ALL_TO_ALL = -1
 """in the place of a root: a group's job for its all-to-alls"""
 OWNED = -2
@@ -90,6 +93,7 @@ class RunJobs(ABC):
         self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
         self._trees: list[Job] = []
         self._owners: dict[tuple[str, ...], list[Job]] = {}
+        self._weights: list[int] = []
 
     @property
     def jobs(self) -> list[Job]:
@@ -150,7 +154,9 @@ class RunJobs(ABC):
         """Lay a job out; it takes effect one control latency from now."""
 
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
-        plan = "steiner" if len(self._trees) > 1 else self.experiment.plan  # only sums of the whole group are striped
+        plan = self.experiment.plan
+        if plan in {STRIPED, PACKING} or len(self._trees) > 1:  # only sums of the whole group have several trees
+            plan = "steiner" if any(switch.capable for switch in self.topology.switches) else "ring"
         star = plan == "ring"  # a ring only reduces: everything else goes host to host
         if operation == "broadcast":
             source = workers[root]
@@ -186,7 +192,9 @@ class RunJobs(ABC):
         size = len(workers)
         if not chosen.blocks or size == 1 or not self.may_stripe or self.experiment.deadline_ps is not None:
             return []
-        if not self.main.plan.in_network or (chosen.blocks == "own" and chosen.words):
+        if not self.main.plan.in_network or not any(switch.capable for switch in self.topology.switches):
+            return []
+        if chosen.blocks == "own" and chosen.words:
             return []
         lanes, block = self.experiment.lanes, elements // size
         ends = [(rank * block, (rank + 1) * block) for rank in range(size)]
@@ -211,7 +219,7 @@ class RunJobs(ABC):
 
     def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
         """A job for each worker of a group, which is its server, and whose workers are the others."""
-        plan = "steiner" if self.experiment.plan in {STRIPED, BEST} else self.experiment.plan
+        plan = "steiner" if self.experiment.plan in {STRIPED, PACKING, BEST} else self.experiment.plan
         most = slots_of_each(len(workers), self.slots)
         found = []
         for rank, owner in enumerate(workers):
@@ -222,31 +230,39 @@ class RunJobs(ABC):
         return found
 
     def _start_trees(self) -> list[Job]:
-        """The jobs of the whole group's sums: one, but where they are striped."""
-        name, layouts = self._layouts()
-        number = [MAIN_JOB, *range(FIRST_STRIPE_JOB, FIRST_STRIPE_JOB + len(layouts) - 1)]
-        most = slots_of_each(len(layouts), self.slots) if len(layouts) > 1 else None
+        """The jobs of the whole group's sums: one, but where the plan has several trees."""
+        name, parts = self._forest()
+        self._weights = [part.weight for part in parts]
+        number = [MAIN_JOB, *range(FIRST_TREE_JOB, FIRST_TREE_JOB + len(parts) - 1)]
+        most = slots_of_each(len(parts), self.slots) if len(parts) > 1 else None
         requests = [
-            replace(self._request(job, name, self.workers, None), layout=layout, max_slots=most)
-            for job, layout in zip(number, layouts, strict=True)
+            replace(
+                self._request(job, name, self.workers, None),
+                layout=part.layout,
+                max_slots=most,
+                pace_ps=part.pace_ps,
+            )
+            for job, part in zip(number, parts, strict=True)
         ]
         return [self._start_job(request) for request in requests]
 
-    def _layouts(self) -> tuple[str, list[Layout | None]]:
-        """The plan's name and the layout of each tree; None: the plan lays its one tree out itself."""
+    def _forest(self) -> tuple[str, list[TreePart]]:
+        """The plan's name and its trees."""
         given = self.experiment
         several = self.may_stripe and given.deadline_ps is None
-        if given.plan not in {STRIPED, BEST} or (given.plan == BEST and not several):
-            return given.plan, [None]
+        if given.plan not in {STRIPED, PACKING, BEST} or (given.plan == BEST and not several):
+            return given.plan, [TreePart(None)]
         if not several:
             raise PlanError(
-                f"plan {STRIPED} has no deadline, and its group loses and gains no members; choose steiner for those"
+                f"plan {given.plan} has no deadline, and its group loses and gains no members; choose steiner for those"
             )
         problem = Problem(self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements)
         if given.plan == STRIPED:
-            return STRIPED, [*stripes(problem)]
-        chosen, layouts = fastest(problem)
-        return f"{BEST} ({chosen})", [*layouts]
+            return STRIPED, [TreePart(layout) for layout in stripes(problem)]
+        if given.plan == PACKING:
+            return PACKING, packing(problem)
+        chosen, parts = fastest(problem)
+        return f"{BEST} ({chosen})", parts
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
         """What a job of this run asks for."""
@@ -263,7 +279,8 @@ class RunJobs(ABC):
     def _parts(self, job: Job, operation: str, elements: int) -> list[Part]:
         """Which jobs carry a collective of ``elements``, and what of it each of them does."""
         trees = self._trees if job is self.main and operation == "all_reduce" else [job]
-        bounds = shares(elements, len(trees), self.experiment.lanes)
+        weights = self._weights if len(trees) > 1 else [1]
+        bounds = shares(elements, weights, self.experiment.lanes)
         found = [(tree, slice(a, b)) for tree, (a, b) in zip(trees, bounds, strict=True) if b > a]
         return found or [(job, slice(0, elements))]
 

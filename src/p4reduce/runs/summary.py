@@ -18,6 +18,7 @@ from p4reduce.control_plane.counters import (
     parts_bound,
     plan_bound,
 )
+from p4reduce.control_plane.plans.packing import PACKING
 from p4reduce.control_plane.plans.routes import hops, on_wire_ps
 from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.network.jobs.network import Job
@@ -88,8 +89,8 @@ def result_of(
     plan = observed.jobs[0].plan
     mesh = (len(plan.workers), Operation.ALL_TO_ALL)
     hop = plan_bound(plan, *mesh).hop if plan.mesh else plan_bound(plan, 1).hop
-    if STRIPED in plan.name:
-        hop = parts_bound([(job.plan, 1) for job in observed.jobs if job.plan.name == plan.name]).hop
+    if STRIPED in plan.name or PACKING in plan.name:
+        hop = parts_bound([(job.plan, _elements(job)) for job in observed.jobs if job.plan.name == plan.name]).hop
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median
@@ -207,6 +208,12 @@ def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
         max_queue=0,
         busy_ps=on_wire_ps(traffic.frames, traffic.bytes, rate),
     )
+
+
+def _elements(job: Job) -> int:
+    """What a job stands for in its plan: its part of what was carried; where parts are equal, a part."""
+    carried = (elements for operation, elements, _ in job.carried if operation is Operation.ALL_REDUCE)
+    return max(1, sum(carried)) if PACKING in job.plan.name else 1
 
 
 def _differences(observed: Observed) -> list[str]:

@@ -18,7 +18,7 @@ tasks:
 """
 ORCHESTRATE = ("orchestrate", "-d", "new.sqlite", "-t", "star:hosts=3,servers=1", "--json")
 VALUES = {
-    ("run", "--plan"): "best steiner mst spt ring ps striped",
+    ("run", "--plan"): "best steiner mst spt ring ps striped packing",
     ("plan show", "--plan"): "mst spt ring ps steiner best",
     ("run", "--collective"): "all_reduce broadcast push pull push_pull",
     ("run", "--numbers"): "block",
@@ -100,7 +100,9 @@ def test_help_names_these_values(command, flag):
 
 
 def test_plan_show_names_no_plan_that_it_refuses():
-    assert "striped" not in help_of(("plan", "show"))
+    told = help_of(("plan", "show"))
+    assert "striped" not in told
+    assert "packing" not in told
 
 
 def test_each_value_does_its_work(tmp_path):

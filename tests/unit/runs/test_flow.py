@@ -79,7 +79,7 @@ def test_packets_say_nothing_of_a_model():
     assert "time" not in result.experiment
 
 
-@pytest.mark.parametrize("plan", ["steiner", "ring", "ps", "striped"])
+@pytest.mark.parametrize("plan", ["steiner", "ring", "ps", "striped", "packing"])
 def test_bytes_and_times_are_those_of_packets(plan):
     """Small ones are looked at frame by frame, so that times are the same, too."""
     described = {**SMALL, "plan": plan, "repeat": 2}

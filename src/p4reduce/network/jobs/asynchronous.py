@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import count
+from itertools import accumulate, count
 from typing import Final, Protocol, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from p4reduce.control_plane.connection import BATCHES, JobGroup, batch_entries, 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import Entity, fingerprint, switches_on_paths
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans.forest import chunks_of
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
@@ -529,7 +530,7 @@ class Channels:
                 then()
 
         plan = self.jobs[0].plan
-        bounds = shares(arrays[0].size, len(self.jobs), plan.lanes)
+        bounds = shares(arrays[0].size, [1] * len(self.jobs), plan.lanes)
         parts = [(channel, a, b) for channel, (a, b) in enumerate(bounds) if b > a]
         left[0] = len(parts) * len(arrays)
         for channel, a, b in parts:
@@ -552,10 +553,9 @@ class Channels:
             controller.uninstall(job.plan)
 
 
-def shares(elements: int, channels: int, lanes: int) -> list[tuple[int, int]]:
-    """Begin and end of each channel's part of an array: whole chunks, as many as the others or one more or less."""
-    chunks = -(-elements // lanes)
-    ends = [min(elements, chunks * (place + 1) // channels * lanes) for place in range(channels)]
+def shares(elements: int, weights: Sequence[int], lanes: int) -> list[tuple[int, int]]:
+    """Begin and end of each channel's part of an array: whole chunks, in proportion to weights, one more or less."""
+    ends = [min(elements, end * lanes) for end in accumulate(chunks_of(weights, -(-elements // lanes)))]
     return list(zip([0, *ends], ends, strict=False))
 
 

@@ -249,7 +249,9 @@ def peer_address(plan: Plan, host: str, peer: str) -> HostAddress:
 
 
 def parent_address(plan: Plan, worker: str) -> HostAddress:
-    """That of whom a worker contributes to."""
+    """That of whom a worker contributes to; its own where it is a relay and the root."""
+    if plan.relays and worker == plan.root:
+        return link_address(plan, worker)
     return peer_address(plan, worker, plan.up(worker).name)
 
 
@@ -282,6 +284,7 @@ def _of_tree(
     plan: Plan, numbers: JobNumbers, common: _Common, timing: Timing, congestion: Congestion
 ) -> Iterator[tuple[str, WorkerSpec | ServerSpec]]:
     slots, members = plan.slots, len(plan.workers)
+    below = {relay.name: tuple(child.name for child in relay.children) for relay in plan.relays}
     for host in plan.workers:
         yield (
             host,
@@ -291,7 +294,8 @@ def _of_tree(
                 slots=slots,
                 window=plan.window,
                 deadline_ps=plan.deadline_ps,
-                levels=plan.aggregators[-1].level + 1,
+                levels=plan.aggregators[-1].level + 1 if plan.deadline_ps is not None else 1,
+                children=tuple(peer_address(plan, host, child) for child in below.get(host, ())),
                 members=members,
                 numbers=numbers,
                 guesses=guesses_of(plan, numbers),
@@ -403,7 +407,7 @@ def pace_of(plan: Plan) -> int:
         return 0  # acknowledgements pace it
     if plan.mesh:
         return plan.chunk_ps // max(1, len(plan.workers) - 1)
-    links = (plan.topology.link_at(worker, plan.up(worker).port) for worker in plan.workers)
+    links = (plan.topology.link_at(worker, 1) for worker in plan.workers)
     quickest = min(frame_time_ps(plan.frame_bytes, link.rate_bps) for link in links)
     return plan.chunk_ps if plan.chunk_ps > quickest else 0
 

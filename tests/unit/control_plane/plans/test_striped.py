@@ -8,8 +8,9 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import parts_bound, plan_bound
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.best import fastest
+from p4reduce.control_plane.plans.forest import MOST_TREES
 from p4reduce.control_plane.plans.problem import Problem
-from p4reduce.control_plane.plans.striped import MOST_STRIPES, STRIPED, stripes
+from p4reduce.control_plane.plans.striped import STRIPED, stripes
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load
 
@@ -43,7 +44,7 @@ def test_the_busiest_link_is_a_worker_s_own():
 def test_one_switch_is_one_tree_and_many_are_a_dozen():
     assert len(stripes(problem("star:hosts=5,servers=0"))) == 1
     assert len(stripes(problem(RACKS + "leaf3"))) == 1
-    assert len(stripes(problem("leaf-spine:leaves=16,spines=2,hosts=1,servers=0"))) == MOST_STRIPES
+    assert len(stripes(problem("leaf-spine:leaves=16,spines=2,hosts=1,servers=0"))) == MOST_TREES
 
 
 @pytest.mark.parametrize(
@@ -52,8 +53,8 @@ def test_one_switch_is_one_tree_and_many_are_a_dozen():
         ("leaf*", 262_144, STRIPED, 4),
         ("leaf*", 1, "spt", 1),
         ("all", 262_144, "steiner", 1),
-        ("leaf1+leaf2", 262_144, "ring", 1),
-        ("none", 1000, "ring", 1),
+        ("leaf1+leaf2", 262_144, "packing", 7),
+        ("none", 262_144, "ring", 1),
     ],
 )
 def test_best_takes_them_where_they_are_faster(capable, elements, name, trees):

@@ -32,6 +32,14 @@ def test_times_go_on_behind_the_opening(described, events, monkeypatch):
     assert flow.communication_ps == pytest.approx(packets.communication_ps, rel=0.01)
 
 
+@pytest.mark.parametrize(("capable", "elements"), [("none", 1), ("leaf1", 64), ("none", 5_000), ("spine*", 20_000)])
+def test_workers_that_add_up(capable, elements):
+    """Their own contributions stay where they are; their sums and what they copy are sent."""
+    racks = f"leaf-spine:leaves=2,spines=2,hosts=3,servers=0,rate=10G,capable={capable}"
+    packets, flow = packets_and_flow(lanes=64, topology=racks, plan="packing", elements=elements)
+    assert flow.communication_ps == pytest.approx(packets.communication_ps, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("plan", "collective", "more"),
     [

@@ -1,0 +1,100 @@
+"""Plan ``packing`` on packets: near the bound of the best plan, the bytes of one tree, every link as predicted."""
+
+import random
+
+import numpy as np
+import pytest
+
+from p4reduce.base.errors import PlanError
+from p4reduce.group.errors import SaturatedError
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.runner import run_experiment
+from p4reduce.runs.virtual.cluster import Cluster
+
+RACKS = "leaf-spine:leaves=4,spines=2,hosts=4,servers=0,rate=10G,capable="
+SMALL = "leaf-spine:leaves=3,spines=2,hosts=2,servers=1,rate=10G,capable=leaf1"
+S_PS = 1024 * (62 + 4 * 256 + 24) * 8 * 100
+"""of all frames of 262,144 elements on a worker's link"""
+
+
+def run(plan: str, **more: object):
+    return run_experiment(Experiment(**({"topology": SMALL, "elements": 20_000} | more | {"plan": plan}))).network
+
+
+@pytest.mark.parametrize(
+    ("capable", "most"), [("leaf1", 1.80), ("leaf1+leaf2", 1.60), ("leaf1+leaf2+leaf3", 1.45), ("spine*", 1.45)]
+)
+def test_racks_with_few_switches_that_aggregate(capable: str, most: float) -> None:
+    found = run("packing", topology=RACKS + capable, elements=262_144)
+    assert found.communication_ps < most * S_PS
+    assert found.prediction_differences == []
+    assert found.plan == "packing"
+
+
+def test_it_is_what_best_takes_and_beats_the_ring() -> None:
+    more = {"topology": RACKS + "leaf1+leaf2+leaf3", "elements": 65_536}
+    best, ring = run("best", **more), run("ring", **more)
+    assert best.plan == "best (packing)"
+    assert best.communication_ps < 0.85 * ring.communication_ps
+
+
+@pytest.mark.parametrize("elements", [1, 255, 257, 1025, 5000])
+def test_of_any_size_the_bytes_are_those_of_one_tree(elements: int) -> None:
+    packing, steiner = run("packing", elements=elements), run("steiner", elements=elements)
+    assert packing.result_sha256 == steiner.result_sha256
+    assert packing.prediction_differences == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_networks_with_losses_doubles_and_overtaking(seed: int) -> None:
+    rng = random.Random(seed)
+    leaves, spines, hosts = rng.randint(2, 4), rng.randint(1, 3), rng.randint(1, 3)
+    names = [f"leaf{n + 1}" for n in range(leaves)] + [f"spine{n + 1}" for n in range(spines)]
+    capable = "+".join(rng.sample(names, rng.randint(1, len(names))))
+    more = {
+        "topology": f"leaf-spine:leaves={leaves},spines={spines},hosts={hosts},servers=1,rate=10G,capable={capable}",
+        "elements": rng.choice((1, 700, 3000, 9000)),
+        "lanes": rng.choice((64, 256)),
+        "repeat": rng.randint(1, 3),
+        "seed": seed,
+        "speculate": seed % 2 == 0,
+        "faults": {"loss": rng.choice((0.0, 0.01, 0.05)), "duplicate": 0.02, "reorder": 0.02},
+    }
+    packing, steiner = run("packing", **more), run("steiner", **(more | {"speculate": False}))
+    if not more["speculate"]:
+        assert packing.result_sha256 == steiner.result_sha256
+    assert all(one.max_error is not None and one.failed is None for one in packing.collectives)
+    assert packing.prediction_differences == []
+
+
+def calls(comm):
+    """Sums, broadcasts, barriers and groups of some ranks."""
+    found = [comm.all_reduce(np.full(size, comm.rank + 1, np.float32)).tolist() for size in (1, 300, 2000)]
+    found.append(comm.broadcast(np.full(5, comm.rank, np.float32), root=1).tolist())
+    comm.barrier()
+    part = comm.group([0, 1, 2] if comm.rank < 3 else [3, 4, 5])
+    found.append(part.all_reduce(np.full(700, comm.rank, np.float32)).tolist())
+    words = np.full(2000, 2**28, np.int32)
+    words[-1] = 2**30
+    try:
+        comm.all_reduce(words)
+    except SaturatedError as error:
+        found.append("beyond int32" in str(error))
+    return found
+
+
+@pytest.mark.parametrize(("several", "capable"), [("packing", "leaf1"), ("packing", "none"), ("striped", "leaf1")])
+def test_every_collective(several: str, capable: str) -> None:
+    """Where no switch aggregates, hosts do the others as with a ring."""
+    found = {}
+    for plan in (several, "ring"):
+        with Cluster(Experiment(topology=SMALL.replace("leaf1", capable), plan=plan, elements=2000)) as cluster:
+            found[plan] = cluster.run_threads(calls)
+    assert found[several] == found["ring"]
+    assert found[several][0][-1] is True
+
+
+@pytest.mark.parametrize("more", [{"deadline": "500us"}, {"on_failure": "shrink"}])
+def test_deadlines_and_groups_that_shrink_are_refused(more: dict[str, str]) -> None:
+    with pytest.raises(PlanError, match="plan packing has no deadline, and its group loses and gains no members"):
+        run("packing", **more)
