@@ -108,7 +108,9 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.ipv4.identification = 0;
         hdr.udp.src_port        = INC_UDP_PORT;
         hdr.udp.checksum        = 0;
+        hdr.inc.version         = has_lanes == 1 && meta.slot.width != LANES_OF_32 ? (bit<4>)INC_VERSION_NARROW : INC_VERSION;
         hdr.inc.type            = type;
+        hdr.inc.width           = has_lanes == 1 ? meta.slot.width : LANES_OF_32;
         hdr.inc.has_lanes       = has_lanes;
         hdr.inc.resend          = resend;
         hdr.inc.saturated       = meta.slot.saturated;

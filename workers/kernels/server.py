@@ -45,6 +45,7 @@ from p4reduce.workers.kernels.frames import (
 from p4reduce.workers.kernels.worker import carries_lanes
 from p4reduce.workers.numbers import UNANNOUNCED, NumberMode
 from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 _RAW: Final = int(NumberMode.RAW)
@@ -177,7 +178,7 @@ def _sum(e: Any, slot: Any, seq: int) -> None:
     """The slot's result := the sum of the contributions, in the order of ranks."""
     result = _result_at(e, seq)
     if e.mode != _RAW:
-        scale = scale_down(e, _slot_at(e, seq - e.lead).exponent)
+        scale = scale_down(e, _slot_at(e, seq - e.lead).exponent, WORD_BITS)
         dequantize(_contribution_at(e, seq, 0), e.lanes, scale, result)
         return
     take_raw(_contribution_at(e, seq, 0), e.lanes, result)

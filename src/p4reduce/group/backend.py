@@ -13,6 +13,7 @@ from p4reduce.group.errors import ClusterError, CollectiveError
 from p4reduce.group.membership import Decision
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.values import PS_PER_S
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Options:
     """The arrays hold int32 in the place of float32, which are added as they are."""
     poison: bool = False
     """NaN and infinity are no error; they come through."""
+    lane_bits: int = 0
+    """Bits of the lanes in which an all-reduce of floats travels, 32, 16 or 8; 0: as the run says."""
     name: str = ""
     """What the collective is to whoever asked for it, where it is carried as another."""
     patience_s: float | None = None
@@ -172,10 +175,11 @@ def part(
     options: Options = PLAIN,
     *,
     serves: bool,
+    lost: FloatArray | None = None,
 ) -> Post:
     """What one participant gives and gets, in ``array`` (workers/operation.py has the table).
 
-    serves: it is the job's server, of a host-side all-reduce too, whose sum it takes.
+    serves: it is the job's server, of a host-side all-reduce too, whose sum it takes. lost: as of ``Post``.
     """
     source: FloatArray | None = None
     target: FloatArray | None = None
@@ -198,6 +202,8 @@ def part(
         learning_rate,
         words=options.words and (sums or collective is Collective.PULL),
         poison=options.poison and sums,
+        bits=options.lane_bits if options.lane_bits and sums and not (serves or options.words) else WORD_BITS,
+        lost=lost,
     )
 
 
@@ -303,7 +309,7 @@ def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
             )
 
 
-def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, str, int | None]:
+def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, int, str, str, int | None]:
     chosen = call.options
     return (
         call.operation,
@@ -312,6 +318,7 @@ def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, str, int 
         call.learning_rate,
         chosen.words,
         chosen.poison,
+        chosen.lane_bits,
         chosen.name,
         chosen.tensor,
         chosen.staleness,
@@ -326,6 +333,8 @@ def _describe(call: Call) -> str:
             extra += f", staleness={call.options.staleness}"
     if call.options.tensor:
         extra += f", name={call.options.tensor!r}"
+    if call.options.lane_bits:
+        extra += f", lane_bits={call.options.lane_bits}"
     kind = " of int32" if call.options.words and call.operation == "all_reduce" and not call.options.name else ""
     return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
 

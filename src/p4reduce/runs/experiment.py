@@ -30,6 +30,7 @@ from p4reduce.runs.settings import (
     Reorder,
     Topology,
 )
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.values import PS_PER_US, parse_count, parse_delay, parse_rate
 
 
@@ -87,6 +88,10 @@ class Experiment(BaseModel):
             default="none")] = Field(None, gt=0, allow_inf_nan=False)  # fmt: skip
     speculate: Annotated[bool, Flag("Guess exponents from earlier all-reduces, which saves a round trip and costs at "
             "most 6 bits of precision.", panel=NUMBERS)] = False  # fmt: skip
+    lane_bits: Annotated[Literal[32, 16, 8], Flag("Bits of each number of an all-reduce on the wire, where switches "
+            "add up.", panel=NUMBERS)] = 32  # fmt: skip
+    coarse: Annotated[bool, Flag("Accept lanes that leave fewer than 7 bits for each worker's number.",
+            panel=NUMBERS)] = False  # fmt: skip
     window: Annotated[int | None, Flag("Number of chunks in flight.", panel=NUMBERS,
             default="rate times round trip")] = Field(None, ge=1)  # fmt: skip
     faults: FaultOptions = FaultOptions()
@@ -167,6 +172,10 @@ class Experiment(BaseModel):
                 found.pop(field)
         if not self.speculate:
             found.pop("speculate")
+        if self.lane_bits == WORD_BITS:
+            found.pop("lane_bits")
+        if not self.coarse:
+            found.pop("coarse")
         return found
 
     @property
@@ -207,6 +216,25 @@ class Experiment(BaseModel):
             raise ValueError("speculate: what a deadline closes is not of all, and teaches nothing; choose one of them")
         if self.time == "real":
             raise ValueError("speculate: in virtual time only; leave --time real and --target bmv2 away")
+        return self
+
+    @model_validator(mode="after")
+    def _of_widths(self) -> Self:
+        if self.lane_bits == WORD_BITS:
+            if self.coarse:
+                raise ValueError("coarse: says that narrow lanes will do; give lane_bits, too")
+            return self
+        if self.plan in {"ring", "ps", "all-to-all"} or self.collective != "all_reduce":
+            raise ValueError(
+                f"lane_bits: {self.lane_bits} are for all_reduce where switches add up; with plan {self.plan} and "
+                f"collective {self.collective} numbers travel as float32: choose steiner, mst, spt or striped, or 32"
+            )
+        if self.speculate:
+            raise ValueError("speculate: a guess costs bits that narrow lanes do not have; leave one of them away")
+        if self.on_failure != "abort":
+            raise ValueError("lane_bits: a group that outlives members has lanes of 32 bits; on_failure: choose abort")
+        if self.time != "virtual":
+            raise ValueError(f"lane_bits: {self.lane_bits} are for virtual time; choose 32, or time: virtual")
         return self
 
     @model_validator(mode="after")

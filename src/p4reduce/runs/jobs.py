@@ -28,7 +28,8 @@ from p4reduce.network.sharing import Bools
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.topologies import Topology
-from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.numbers import BlockFloat, FixedScale, check_bits
+from p4reduce.workers.wire import WORD_BITS
 
 CONTROL_LATENCY_PS = 1_000_000_000
 """Virtual time from a controller's decision to its effect on the switches: 1 ms."""
@@ -204,10 +205,33 @@ class RunJobs(ABC):
             deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
         )
 
-    def _parts(self, job: Job, operation: str, elements: int) -> list[Part]:
-        """Which jobs carry a collective of ``elements``, and what of it each of them does."""
+    def _lane_bits(self, job: Job, calls: list[Call], size: int) -> int:
+        """Bits of the lanes in which a collective travels. `RefusedError` where they are not to be had.
+
+        size: workers in the sum.
+        """
+        options = calls[0].options
+        if calls[0].operation != "all_reduce" or options.words:
+            return WORD_BITS
+        bits = options.lane_bits or self.experiment.lane_bits
+        if bits == WORD_BITS:
+            return bits
+        if not job.plan.in_network:
+            raise RefusedError(
+                f"lane_bits: {bits}, but with plan {job.plan.name} hosts add float32; choose a plan that adds up in "
+                "switches, or 32"
+            )
+        try:
+            if isinstance(self.numbers, BlockFloat):
+                check_bits(bits, size, coarse=self.experiment.coarse)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        return bits
+
+    def _parts(self, job: Job, operation: str, elements: int, bits: int = WORD_BITS) -> list[Part]:
+        """Which jobs carry a collective of ``elements``, and what of it each of them does. bits: of its lanes."""
         trees = self._trees if job is self.main and operation == "all_reduce" else [job]
-        bounds = shares(elements, len(trees), self.experiment.lanes)
+        bounds = shares(elements, len(trees), self.experiment.lanes * (WORD_BITS // bits))
         found = [(tree, slice(a, b)) for tree, (a, b) in zip(trees, bounds, strict=True) if b > a]
         return found or [(job, slice(0, elements))]
 
