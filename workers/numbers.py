@@ -17,7 +17,7 @@ and headroom h = ceil(log2 n)::
 No overflow: |x| < 2**e gives |q| <= 2**(30-h), and n <= 2**h of them add up to 2**30 at most.
 
 In lanes of B = 16 or 8 bits, 30 is B - 2. At 8 bits q is rounded by chance: floor(x * 2**(6-h-e) + r), 0 <= r < 1 a
-function of sender, chunk and place (``chances``), so that its mean is the product, and the error is below u, not u/2.
+function of sender, iteration, chunk and place (``chances``), so that its mean is the product, and the error is below u, not u/2.
 
 Error: with the unit u = 2**(e+h-30), |q*u - x| <= u/2, since rint is at most 1/2 off. Summed over n workers the
 integer part of the error is at most n*u/2 = n * 2**(e+h-31); the last step adds one float32 rounding of the result.
@@ -121,15 +121,18 @@ def mixed(number: NDArray[np.uint64] | int) -> NDArray[np.uint64]:
     return value ^ (value >> np.uint64(16))
 
 
-def chance_key(ip: int, job: int, seq: int) -> int:
-    """What the chances of a worker's chunk are drawn from: its IPv4 address, the job, and the chunk's number."""
-    sender = int(mixed(int(mixed(ip)[0]) ^ job)[0])
-    return int(mixed(sender ^ (seq & 0xFFFFFFFF))[0])
+def chance_key(ip: int, job: int, iteration: int, chunk: int) -> int:
+    """What the chances of a chunk are drawn from: the worker's IPv4 address, job and iteration, and its number."""
+    key = ip
+    for more in (job, iteration, chunk):
+        key = int(mixed(key)[0]) ^ more
+    return int(mixed(key)[0])
 
 
 def chances(key: int, count: int) -> NDArray[np.float64]:
     """``count`` numbers in 0 <= r < 1 for the elements of a chunk, by its ``chance_key``."""
-    return mixed(np.uint64(key) + np.arange(count, dtype=np.uint64) * np.uint64(PLACE_STEP)) * 2.0**-32
+    places = np.arange(count, dtype=np.uint64) * np.uint64(PLACE_STEP)
+    return mixed(np.uint64(key) + places).astype(np.float64) * 2.0**-32
 
 
 def bits_left(bits: int, members: int) -> int:

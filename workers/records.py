@@ -198,7 +198,7 @@ ENDPOINT_DTYPE: Final = np.dtype(
 
 ENTRY_DTYPE: Final = np.dtype(
     [
-        *_integers("seq", "order", "sent_at", "target", "count", "iteration", "lead", "operation"),
+        *_integers("seq", "order", "sent_at", "target", "count", "iteration", "lead", "operation", "chance"),
         ("attempts", "i4"),
         ("state", "u1"),
         ("lost", "u1"),
@@ -206,7 +206,7 @@ ENTRY_DTYPE: Final = np.dtype(
         ("has_lanes", "u1"),
         ("answer", "u1"),
         ("words", "u1"),
-        # bits: of its lanes.
+        # bits: of its lanes; chance, below: what they are rounded by (narrow.py).
         ("bits", "u1"),
         ("poisoned", "u1"),
         # bare: its lanes are zero at all workers, so neither it nor its RESULT carries them.

@@ -44,7 +44,7 @@ def _lane_bytes(packet: Packet) -> int:
 
 
 def _lanes(one: "Field[Any, Any]") -> "FieldListField":
-    return FieldListField("lanes", [], one, length_from=_lane_bytes)
+    return FieldListField("lanes", [], one, length_from=_lane_bytes, max_count=4 * wire.MAX_LANES)
 
 
 class INC(Packet):

@@ -2,8 +2,8 @@
 
 Words and lanes in them are in network order, so a frame holds its lanes one after the other, the first one first. At 8
 bits a number is rounded by chance, up as often as its distance from the lane below says, so that the mean of many sums
-has no error of rounding. The chance is a function of the sender, the chunk and the place in it: what is sent again is
-the same, and so is a run that is repeated.
+has no error of rounding. The chance is a function of the sender, the iteration, the chunk and the place in it: what is
+sent again is the same, in real time too, and so is a run that is repeated.
 """
 
 from typing import Any, Final
@@ -14,7 +14,8 @@ from p4reduce.workers import wire
 from p4reduce.workers.kernels import kernel
 from p4reduce.workers.kernels.chunks import power_of_two, scale_down, scale_up
 from p4reduce.workers.kernels.frames import SEQ_MASK, WIDTH_SHIFT
-from p4reduce.workers.numbers import BY_CHANCE_BITS, MIX_A, MIX_B, PLACE_STEP, WORD_BITS, NumberMode
+from p4reduce.workers.numbers import BY_CHANCE_BITS, MIX_A, MIX_B, PLACE_STEP, NumberMode
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.native.memory import load_be16, load_f32, load_u8, store_be16, store_f32, store_u8
 
 _BLOCK: Final = int(NumberMode.BLOCK)
@@ -41,9 +42,9 @@ def _mixed(number: int) -> Any:
 
 
 @kernel
-def key_of(e: Any, seq: int) -> Any:
-    """Of a worker's chunk, what its chances are drawn from (numbers.chance_key)."""
-    return _mixed(_mixed(_mixed(e.ip & SEQ_MASK) ^ e.job) ^ (seq & SEQ_MASK))
+def chance_key(e: Any, chunk: int) -> Any:
+    """Of a chunk of a worker's operation, what its chances are drawn from (as numbers.chance_key)."""
+    return _mixed(_mixed(_mixed(_mixed(e.ip & SEQ_MASK) ^ e.job) ^ e.iteration) ^ (chunk & SEQ_MASK))
 
 
 @kernel
@@ -91,10 +92,12 @@ def dequantize_narrow(lanes: int, count: int, scale: float, bits: int, target: i
 
 
 @kernel
-def send_narrow(e: Any, source: int, seq: int, exponent: int, bits: int, lanes: int) -> Any:
+def send_narrow(e: Any, entry: Any, source: int, lanes: int) -> Any:
     """A chunk's numbers into its frame's lanes; how many had to be held."""
+    bits = entry.bits
     count = e.lanes * (WORD_BITS // bits)
-    return quantize_narrow(source, count, scale_up(e, exponent, bits), limit_of(e, bits), bits, key_of(e, seq), lanes)
+    up = scale_up(e, entry.agreed, bits)
+    return quantize_narrow(source, count, up, limit_of(e, bits), bits, entry.chance, lanes)
 
 
 @kernel

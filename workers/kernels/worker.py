@@ -59,7 +59,7 @@ from p4reduce.workers.kernels.frames import (
     unknown,
     write_frame,
 )
-from p4reduce.workers.kernels.narrow import dequantize_narrow, keep_rounding, send_narrow, width_flag
+from p4reduce.workers.kernels.narrow import chance_key, dequantize_narrow, keep_rounding, send_narrow, width_flag
 from p4reduce.workers.kernels.recovery import (
     NOTHING,
     answered_twice,
@@ -167,6 +167,7 @@ def _open(e: Any, seq: int) -> None:
         entry.has_lanes = 1
         entry.exponent = load_u8(e.exponents, chunk) if e.lead > 0 else 0
         entry.poisoned = load_u8(e.poison, chunk) if e.poison != 0 else 0
+        entry.chance = chance_key(e, chunk) if e.bits != WORD_BITS else 0
         copy_bytes(payload_at(e, seq), (e.inputs if again else e.source) + 4 * begin, 4 * entry.count)
         clear_tail(payload_at(e, seq), entry.count, e.elements)
 
@@ -257,7 +258,7 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
         elif entry.words:
             send_raw(payload_at(e, seq), e.lanes, lanes)
         elif entry.bits != WORD_BITS:
-            if send_narrow(e, payload_at(e, seq), seq, entry.agreed, entry.bits, lanes) > 0:
+            if send_narrow(e, entry, payload_at(e, seq), lanes) > 0:
                 flags |= SATURATED
                 e.saturated += 1
             _keep_rounding(e, entry, seq, lanes)

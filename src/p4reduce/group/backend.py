@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.records import Given
-from p4reduce.group.errors import ClusterError, CollectiveError
+from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError
 from p4reduce.group.membership import Decision
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
@@ -337,6 +337,13 @@ def _describe(call: Call) -> str:
         extra += f", lane_bits={call.options.lane_bits}"
     kind = " of int32" if call.options.words and call.operation == "all_reduce" and not call.options.name else ""
     return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
+
+
+def refuse_narrow(calls: list[Call], where: str) -> None:
+    """`RefusedError` for lanes of 16 or 8 bits where there are none; ``where`` says why."""
+    bits = calls[0].options.lane_bits
+    if bits not in (0, WORD_BITS):
+        raise RefusedError(f"{calls[0].operation}: lane_bits: {bits}, but {where} has lanes of {WORD_BITS} bits only")
 
 
 def first_bad_value(array: FloatArray) -> int | None:

@@ -233,8 +233,6 @@ class Experiment(BaseModel):
             raise ValueError("speculate: a guess costs bits that narrow lanes do not have; leave one of them away")
         if self.on_failure != "abort":
             raise ValueError("lane_bits: a group that outlives members has lanes of 32 bits; on_failure: choose abort")
-        if self.time != "virtual":
-            raise ValueError(f"lane_bits: {self.lane_bits} are for virtual time; choose 32, or time: virtual")
         return self
 
     @model_validator(mode="after")
@@ -245,6 +243,7 @@ class Experiment(BaseModel):
             **{name: probability > 0 for name, probability in self.faults},
             "deadline": self.deadline is not None,
             "speculate": self.speculate,
+            "lane_bits": self.lane_bits != WORD_BITS,
             "on_failure": self.on_failure != "abort",
             "p4": self.p4 is not None,
             "p4_json": self.p4_json is not None,

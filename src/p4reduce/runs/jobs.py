@@ -17,7 +17,7 @@ from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.plans.problem import Layout, Problem
 from p4reduce.control_plane.plans.striped import STRIPED, slots_of_each, stripes
 from p4reduce.control_plane.resources import SLOTS, Resources
-from p4reduce.group.backend import Call, FloatArray, as_carried
+from p4reduce.group.backend import Call, FloatArray, as_carried, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import Decision
 from p4reduce.network.flow import FlowNetwork
@@ -330,6 +330,7 @@ class FlowCarrier(RunJobs):
             check()
             hosts = self.workers if workers is None else workers
             first = calls[0]
+            refuse_narrow(calls, "the flow model (time: flow)")
             elements = 1 if first.operation == "barrier" else first.array.size
             for call in calls:
                 call.start_ps = max(call.start_ps, self.now)

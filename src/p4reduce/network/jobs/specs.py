@@ -116,7 +116,7 @@ class ExpectedSum:
 def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, *, guessed: int = 0) -> ExpectedSum:
     """Add ``inputs`` (float32, shape (elements,) each); ``numbers``: how the network adds, None for hosts' float32.
 
-    lanes: elements of a chunk. guessed: first chunks whose exponents are not necessarily those of these inputs, but guesses.
+    lanes: elements of a chunk. guessed: first chunks whose exponents are not necessarily those of these inputs.
     """
     if not all(_all_finite(array) for array in inputs):
         poisoned = ~np.logical_and.reduce([np.isfinite(array) for array in inputs])
