@@ -16,8 +16,8 @@ and headroom h = ceil(log2 n)::
 
 No overflow: |x| < 2**e gives |q| <= 2**(30-h), and n <= 2**h of them add up to 2**30 at most.
 
-In lanes of B = 16 or 8 bits, 30 is B - 2. At 8 bits q is rounded by chance: floor(x * 2**(6-h-e) + r), 0 <= r < 1 a
-function of sender, iteration, chunk and place (``chances``), so that its mean is the product, and the error is below u, not u/2.
+In lanes of B = 16 or 8 bits, 30 is B - 2. At 8 bits q is rounded by chance: floor(x * 2**(6-h-e) + r), 0 <= r < 1
+a function of sender, iteration, chunk and place (``chances``). So its mean is exact, and the error below u, not u/2.
 
 Error: with the unit u = 2**(e+h-30), |q*u - x| <= u/2, since rint is at most 1/2 off. Summed over n workers the
 integer part of the error is at most n*u/2 = n * 2**(e+h-31); the last step adds one float32 rounding of the result.

@@ -19,6 +19,7 @@ from p4reduce.base.flags import Flag
 from p4reduce.control_plane import PLANS
 from p4reduce.runs.settings import (
     FAULTS,
+    HOST_PLANS,
     NETWORK,
     NUMBERS,
     PROGRAM,
@@ -221,10 +222,8 @@ class Experiment(BaseModel):
     @model_validator(mode="after")
     def _of_widths(self) -> Self:
         if self.lane_bits == WORD_BITS:
-            if self.coarse:
-                raise ValueError("coarse: says that narrow lanes will do; give lane_bits, too")
             return self
-        if self.plan in {"ring", "ps", "all-to-all"} or self.collective != "all_reduce":
+        if self.plan in HOST_PLANS or self.collective != "all_reduce":
             raise ValueError(
                 f"lane_bits: {self.lane_bits} are for all_reduce where switches add up; with plan {self.plan} and "
                 f"collective {self.collective} numbers travel as float32: choose steiner, mst, spt or striped, or 32"
