@@ -97,6 +97,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         size = PEER_ENTRIES;
     }
 
+    // Version and width are those of what came, or the slot machine has set them: they are the same where lanes add up.
     // Whatever the packet was, it is counted as what it came as, and leaves as a fresh one of ours: the slot speaks,
     // not the packet that happened to come last.
     action speak(bit<4> type, bit<1> has_lanes, bit<1> resend) {
@@ -108,9 +109,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.ipv4.identification = 0;
         hdr.udp.src_port        = INC_UDP_PORT;
         hdr.udp.checksum        = 0;
-        hdr.inc.version         = has_lanes == 1 && meta.slot.width != LANES_OF_32 ? (bit<4>)INC_VERSION_NARROW : INC_VERSION;
         hdr.inc.type            = type;
-        hdr.inc.width           = has_lanes == 1 ? meta.slot.width : LANES_OF_32;
         hdr.inc.has_lanes       = has_lanes;
         hdr.inc.resend          = resend;
         hdr.inc.saturated       = meta.slot.saturated;

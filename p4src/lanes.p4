@@ -58,7 +58,10 @@ const bit<2048> REST_8  = IN_EVERY_LANE(0x7f7f7f7f);
 // The bodies of the slot machine's actions, in slot.p4.
 #define STORE_LANES FOR_EACH_WORD(STORE_WORD)
 #define ADD_LANES(bits) { bit<2048> a; bit<2048> t; FOR_EACH_WORD(ADD_WORD_##bits) }
-#define LOAD_LANES hdr.lanes.setValid(); FOR_EACH_WORD(LOAD_WORD)
+#define LOAD_LANES \
+    hdr.inc.version = meta.slot.width == LANES_OF_32 ? (bit<4>)INC_VERSION : INC_VERSION_NARROW; \
+    hdr.inc.width = meta.slot.width; \
+    hdr.lanes.setValid(); FOR_EACH_WORD(LOAD_WORD)
 // Apart from adding, because it is rare and costs as much again.
 #define SATURATE_LANES(bits) { bit<2048> mask; FOR_EACH_WORD(SATURATE_WORD_##bits) }
 

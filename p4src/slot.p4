@@ -255,6 +255,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         recall();
         meta.reply = REPLY_REPLAY;
         hdr.inc.late = (bit<1>)((meta.absent & meta.child) != 0);
+        hdr.inc.version = INC_VERSION;
+        hdr.inc.width = LANES_OF_32;
         hdr.lanes.setInvalid();
     }
 
