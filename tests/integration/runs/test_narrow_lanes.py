@@ -24,8 +24,9 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def experiment(**more: Any) -> Experiment:
-    """Three workers under one switch."""
-    return Experiment(**{"topology": "star:hosts=3", "lanes": LANES, "coarse": more.get("lane_bits") == 8, **more})
+    """Three workers under two levels of switches."""
+    given = {"topology": "leaf-spine:leaves=2,spines=1,hosts=2", "workers": SIZE, "lanes": LANES}
+    return Experiment(**{**given, "coarse": more.get("lane_bits") == 8, **more})
 
 
 def gradient(rank: int, turn: int, elements: int) -> Floats:
