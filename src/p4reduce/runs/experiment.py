@@ -22,6 +22,7 @@ from p4reduce.runs.settings import (
     HOST_PLANS,
     NETWORK,
     NUMBERS,
+    PLAIN_BITS,
     PROGRAM,
     REAL_TIME,
     REAL_TIME_FIELDS,
@@ -31,7 +32,6 @@ from p4reduce.runs.settings import (
     Reorder,
     Topology,
 )
-from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.values import PS_PER_US, parse_count, parse_delay, parse_rate
 
 
@@ -173,7 +173,7 @@ class Experiment(BaseModel):
                 found.pop(field)
         if not self.speculate:
             found.pop("speculate")
-        if self.lane_bits == WORD_BITS:
+        if self.lane_bits == PLAIN_BITS:
             found.pop("lane_bits")
         if not self.coarse:
             found.pop("coarse")
@@ -221,7 +221,7 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _of_widths(self) -> Self:
-        if self.lane_bits == WORD_BITS:
+        if self.lane_bits == PLAIN_BITS:
             return self
         if self.plan in HOST_PLANS or self.collective != "all_reduce":
             raise ValueError(
@@ -242,7 +242,7 @@ class Experiment(BaseModel):
             **{name: probability > 0 for name, probability in self.faults},
             "deadline": self.deadline is not None,
             "speculate": self.speculate,
-            "lane_bits": self.lane_bits != WORD_BITS,
+            "lane_bits": self.lane_bits != PLAIN_BITS,
             "on_failure": self.on_failure != "abort",
             "p4": self.p4 is not None,
             "p4_json": self.p4_json is not None,

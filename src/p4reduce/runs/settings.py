@@ -22,6 +22,8 @@ REAL_TIME_FIELDS = ("target", "time", "links", "unshaped", "budget_s")
 without them, and a run in the flow model without all but ``time``."""
 HOST_PLANS: Final = ("ring", "ps", "all-to-all")
 """plans whose hosts add float32"""
+PLAIN_BITS: Final = 32
+"""of a lane, where nothing narrower is asked for (``wire.WORD_BITS``, without NumPy)"""
 WIDTH_FIELDS: Final = ("lane_bits", "coarse")
 """What says how wide the lanes are that switches add up."""
 SCRIPTS_FIELDS: Final = ("on_failure",)
@@ -104,7 +106,7 @@ class Settings:
         found = []
         for plan in plans:
             settings = self
-            if plan in HOST_PLANS and self.given.get("lane_bits", 32) != 32:
+            if plan in HOST_PLANS and self.given.get("lane_bits", PLAIN_BITS) != PLAIN_BITS:
                 kept = {field: value for field, value in self.given.items() if field not in WIDTH_FIELDS}
                 settings = dataclasses.replace(self, given=kept)
             found.append(settings.experiment(base, plan=plan, **overrides))
