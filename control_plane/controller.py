@@ -22,6 +22,7 @@ from p4reduce.control_plane.connection import (
 )
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import (
+    LANE_BITS,
     PRIORITIES,
     Entity,
     P4Program,
@@ -170,6 +171,14 @@ class Controller:
         with self._lock:
             plan = make_plan(self.topology if view is None else view, replace(request, lanes=lanes), self.resources)
             return replace(plan, tokens=tokens_of(plan, self._token_key))
+
+    def check_lane_bits(self, bits: int) -> None:
+        """`PlanError` where the switches' program does not know lanes of so many bits (``docs/protocol.md``)."""
+        if bits != LANE_BITS and not self.program.narrow:
+            raise PlanError(
+                f"lane_bits: {bits}, but the switches run {self.program.name}, which adds up lanes of {LANE_BITS} bits "
+                "only: its header has no field 'width' (INC version 2); choose 32, or a program that has it"
+            )
 
     def release(self, plan: Plan) -> None:
         """Give back what :meth:`plan` took, of a plan that is not installed."""

@@ -322,6 +322,15 @@ class P4Program:
             ) from None
 
     @cached_property
+    def narrow(self) -> bool:
+        """Whether it knows lanes narrower than 32 bits: its header says how wide they are."""
+        try:
+            loaded: dict[str, Any] = json.loads(self.json)
+            return any(field[0] == "width" for kind in loaded["header_types"] for field in kind["fields"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return False
+
+    @cached_property
     def slots(self) -> int:
         """Slots of a switch: the size of the register ``slots``."""
         for register in self.info.registers:

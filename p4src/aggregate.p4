@@ -97,6 +97,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         size = PEER_ENTRIES;
     }
 
+    // Version and width are those of what came, or the slot machine has set them: they are the same where lanes add up.
     // Whatever the packet was, it is counted as what it came as, and leaves as a fresh one of ours: the slot speaks,
     // not the packet that happened to come last.
     action speak(bit<4> type, bit<1> has_lanes, bit<1> resend) {

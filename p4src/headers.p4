@@ -8,6 +8,11 @@
 #define ETHERTYPE_IPV4 0x0800
 #define IP_PROTOCOL_UDP 17
 
+// Codes of the field `width`.
+#define LANES_OF_32 0
+#define LANES_OF_16 1
+#define LANES_OF_8 2
+
 #define TYPE_PUSH 1
 #define TYPE_PULL 2
 #define TYPE_RESULT 3
@@ -56,12 +61,13 @@ header udp_t {
 header inc_t {
     bit<4>  version;
     bit<4>  type;
-    bit<3>  unused;
+    bit<1>  unused;
+    bit<2>  width;          // of its lanes: 0 is 32 bits, 1 is 16, 2 is 8; not 0 in version 2 only
     bit<1>  late;           // of a RESULT: nothing of its receiver's is in it; else: the chunk may be closed
     bit<1>  resend;         // not the first time that this sender sends this packet
-    bit<1>  saturated;      // some lane hit the end of int32: the sum is not exact
+    bit<1>  saturated;      // some lane hit the end of its range: the sum is not exact
     bit<1>  ecn_echo;       // some contribution crossed a congested queue
-    bit<1>  has_lanes;      // LANES int32 follow
+    bit<1>  has_lanes;      // LANES words of 32 bits follow
     bit<16> job;
     bit<16> epoch;
     bit<16> count;          // contributions of workers in this packet
@@ -107,6 +113,7 @@ struct slot_t {
     bit<1>  saturated;
     bit<1>  ecn;
     bit<1>  done;           // the RESULT is cached
+    bit<2>  width;          // of the lanes, as in the header
 }
 
 #define DECLARE_OVERFLOW(i) bit<2048> overflow_##i;

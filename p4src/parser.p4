@@ -31,11 +31,15 @@ parser IncParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
     // All lengths must agree: bytes after the datagram may only be Ethernet's padding to 60, which INC never needs.
     state parse_inc {
         packet.extract(hdr.inc);
-        transition select(hdr.inc.version, hdr.inc.has_lanes, hdr.udp.length, hdr.ipv4.total_length,
+        transition select(hdr.inc.version, hdr.inc.width, hdr.inc.has_lanes, hdr.udp.length, hdr.ipv4.total_length,
                           std.packet_length) {
-            (INC_VERSION, 0, EMPTY_UDP_LENGTH, IPV4_BYTES + EMPTY_UDP_LENGTH,
+            (INC_VERSION, LANES_OF_32, 0, EMPTY_UDP_LENGTH, IPV4_BYTES + EMPTY_UDP_LENGTH,
                 ETHERNET_BYTES + IPV4_BYTES + EMPTY_UDP_LENGTH): parse_whole;
-            (INC_VERSION, 1, LANES_UDP_LENGTH, IPV4_BYTES + LANES_UDP_LENGTH,
+            (INC_VERSION, LANES_OF_32, 1, LANES_UDP_LENGTH, IPV4_BYTES + LANES_UDP_LENGTH,
+                ETHERNET_BYTES + IPV4_BYTES + LANES_UDP_LENGTH): parse_lanes;
+            (INC_VERSION_NARROW, LANES_OF_16, 1, LANES_UDP_LENGTH, IPV4_BYTES + LANES_UDP_LENGTH,
+                ETHERNET_BYTES + IPV4_BYTES + LANES_UDP_LENGTH): parse_lanes;
+            (INC_VERSION_NARROW, LANES_OF_8, 1, LANES_UDP_LENGTH, IPV4_BYTES + LANES_UDP_LENGTH,
                 ETHERNET_BYTES + IPV4_BYTES + LANES_UDP_LENGTH): parse_lanes;
             default: accept;
         }

@@ -15,7 +15,7 @@
 #define REFUSED_TYPE          9   // unknown type, RESULT from a child, PUSH or PULL from the parent
 #define REFUSED_GENERATION   10   // the slot belongs to a newer generation
 #define REFUSED_SEQ          11   // neither the slot's chunk nor the one that may follow it
-#define REFUSED_KIND         12   // type or lanes differ from what opened the slot; an ASK with lanes
+#define REFUSED_KIND         12   // type, lanes or their width differ from what opened the slot; an ASK with lanes
 #define REFUSED_DUPLICATE    13   // a contribution that is in already
 #define REFUSED_RESULT       14   // a RESULT or ASK of the parent that the slot does not wait for
 // 15 is a reason of ends only.

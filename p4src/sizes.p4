@@ -50,5 +50,7 @@
 // UDP port of the INC protocol at switches. Not registered with IANA; in the user range.
 #define INC_UDP_PORT 9400
 #define INC_VERSION 1
+// Of a packet with lanes narrower than 32 bits, which a program that adds them as 32 must not take.
+#define INC_VERSION_NARROW 2
 
 #endif

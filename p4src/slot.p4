@@ -5,6 +5,7 @@
 //  any                          generation newer than the job's   refused                      -
 //  PUSH, PULL                   older generation, or seq+slots    store, bitmap := {child}     if complete
 //  PUSH, PULL, same seq         other kind                        refused                      -
+//  PUSH, same seq, not in       lanes of another width            refused: kind                -
 //  PUSH, PULL, same seq         child not in                      add, bitmap += child         if complete
 //  PUSH, PULL, same seq         child in or closed out, done      load                         REPLAY
 //  PUSH, PULL, same seq         child closed out, not done        refused: late                -
@@ -86,6 +87,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         meta.slot.saturated    = cell[4:4];
         meta.slot.ecn          = cell[3:3];
         meta.slot.done         = cell[2:2];
+        meta.slot.width        = cell[1:0];
         meta.pull = (bit<1>)(hdr.inc.type == TYPE_PULL);
         meta.ecn = (bit<1>)(hdr.ipv4.ecn == ECN_CONGESTED) | hdr.inc.ecn_echo;
     }
@@ -93,7 +95,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     action keep() {
         slots.write(meta.index, meta.slot.generation ++ meta.slot.seq ++ meta.slot.bitmap ++ meta.slot.count
             ++ meta.slot.exponent ++ meta.slot.pull ++ meta.slot.has_lanes ++ meta.slot.result_lanes
-            ++ meta.slot.saturated ++ meta.slot.ecn ++ meta.slot.done ++ 2w0);
+            ++ meta.slot.saturated ++ meta.slot.ecn ++ meta.slot.done ++ meta.slot.width);
     }
 
     action refuse(bit<8> reason) {
@@ -116,6 +118,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         meta.slot.pull         = meta.pull;
         meta.slot.has_lanes    = hdr.inc.has_lanes;
         meta.slot.result_lanes = hdr.inc.has_lanes;
+        meta.slot.width        = hdr.inc.width;
         meta.slot.saturated    = hdr.inc.saturated;
         meta.slot.ecn          = meta.ecn;
         closings.write(meta.index, (bit<80>)std.ingress_global_timestamp);
@@ -138,7 +141,17 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
 
     action merge_lanes() {
         merge();
-        ADD_LANES
+        ADD_LANES(32)
+    }
+
+    action merge_lanes_of_16() {
+        merge();
+        ADD_LANES(16)
+    }
+
+    action merge_lanes_of_8() {
+        merge();
+        ADD_LANES(8)
     }
 
     // Who is left out of the chunk, if it has been closed.
@@ -160,6 +173,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         meta.slot.count        = hdr.inc.count;
         meta.slot.exponent     = hdr.inc.exponent;
         meta.slot.result_lanes = hdr.inc.has_lanes;
+        meta.slot.width        = hdr.inc.width;
         meta.slot.saturated    = meta.slot.saturated | hdr.inc.saturated;
         meta.slot.ecn          = meta.slot.ecn | meta.ecn;
         meta.slot.done         = 1;
@@ -241,6 +255,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         recall();
         meta.reply = REPLY_REPLAY;
         hdr.inc.late = (bit<1>)((meta.absent & meta.child) != 0);
+        hdr.inc.version = INC_VERSION;
+        hdr.inc.width = LANES_OF_32;
         hdr.lanes.setInvalid();
     }
 
@@ -268,7 +284,19 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     }
 
     action saturate() {
-        SATURATE_LANES
+        SATURATE_LANES(32)
+        meta.slot.saturated = 1;
+        keep();
+    }
+
+    action saturate_of_16() {
+        SATURATE_LANES(16)
+        meta.slot.saturated = 1;
+        keep();
+    }
+
+    action saturate_of_8() {
+        SATURATE_LANES(8)
         meta.slot.saturated = 1;
         keep();
     }
@@ -326,9 +354,17 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         } else if ((meta.slot.bitmap & meta.child) == 0) {
             if (hdr.inc.has_lanes == 0) {
                 merge();
-            } else {
+            } else if (hdr.inc.width != meta.slot.width) {
+                refuse(REFUSED_KIND);
+            } else if (hdr.inc.width == LANES_OF_32) {
                 merge_lanes();
                 if SOME_LANE_OVERFLOWED { saturate(); }
+            } else if (hdr.inc.width == LANES_OF_16) {
+                merge_lanes_of_16();
+                if SOME_LANE_OVERFLOWED { saturate_of_16(); }
+            } else {
+                merge_lanes_of_8();
+                if SOME_LANE_OVERFLOWED { saturate_of_8(); }
             }
         } else if (meta.slot.done == 1) {
             if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }

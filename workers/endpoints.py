@@ -131,6 +131,7 @@ def set_window(
     entries = np.zeros(ring, ENTRY_DTYPE)
     entries["seq"] = -1
     record["entries"] = keep(entries)
+    record["room_elements"] = lanes
     record["payloads"] = keep(np.zeros((ring, lanes), np.float32))
     change_timing(record, timing)
     record["reorder"] = NEVER if timing.reorder is None else max(1, min(timing.reorder, window // 2))
@@ -324,6 +325,8 @@ class Endpoints:
             )
         kind = Kind(int(record["kind"]))
         check(kind, operation)
+        if operation.bits != wire.WORD_BITS and record["mode"] == NumberMode.RAW:
+            raise ValueError(f"bits: {operation.bits}, but hosts add float32; narrow lanes are for sums in switches")
         if operation.collective is Collective.ALL_REDUCE and kind is Kind.SERVER and record["mode"] != NumberMode.RAW:
             raise ValueError(
                 "collective: in the network ALL_REDUCE is turned round by the root switch, not by a server"
@@ -547,6 +550,16 @@ class Endpoints:
         record["unposted"] = self._keep(index, np.zeros(peers, np.int64))
         record["replies"] = self._keep(index, np.zeros(REPLIES * ring * peers, np.int64))
 
+    def _make_room(self, index: int) -> None:
+        """What is kept of a sender's chunks has room for those of narrow lanes from now on."""
+        record = self._records[index]
+        ring, had, wants = (int(record[name]) for name in ("ring", "room_elements", "elements"))
+        place = next(at for at, kept in enumerate(self._memory[index]) if address_of(kept) == record["payloads"])
+        made = np.zeros((ring, wants), np.float32)
+        made[:, :had] = self._memory[index][place]
+        self._memory[index][place] = made
+        record["payloads"], record["room_elements"] = address_of(made), wants
+
     def _set_ring(self, index: int, spec: RingSpec) -> None:
         self._set_numbers(index, RawFloat(), spec.size, 1, None)
         record = self._records[index]
@@ -562,6 +575,9 @@ class Endpoints:
         chunks = operation.chunks(int(record["lanes"]))
         lead = min(int(record["max_lead"]), chunks)
         record["words"], record["tainted"] = operation.words, 0
+        record["bits"], record["elements"] = operation.bits, operation.chunk_elements(int(record["lanes"]))
+        if record["elements"] > record["room_elements"] > 0:
+            self._make_room(index)
         record["lead"] = lead if operation.has_exponents(mode) else 0
         known = min(int(record["tail"]), int(record["lead"])) if record["status"] == State.DONE else 0
         # What was announced by chunks behind which others came again does not count: not all knew which the last are.
@@ -577,7 +593,8 @@ class Endpoints:
         partial = operation.partial
         record["counts"] = 0 if partial is None else address_of(partial.counts)
         record["lates"] = 0 if partial is None else address_of(partial.late)
-        record["kept"] = 0 if partial is None else address_of(partial.kept)
+        kept = operation.lost if partial is None else partial.kept
+        record["kept"] = 0 if kept is None else address_of(kept)
         record["collective"], record["chunks"] = operation.collective, chunks
         record["length"], record["iteration"] = operation.length, operation.iteration
         record["source"] = 0 if operation.source is None else address_of(operation.source)

@@ -16,16 +16,21 @@ and headroom h = ceil(log2 n)::
 
 No overflow: |x| < 2**e gives |q| <= 2**(30-h), and n <= 2**h of them add up to 2**30 at most.
 
+In lanes of B = 16 or 8 bits, 30 is B - 2. At 8 bits q is rounded by chance: floor(x * 2**(6-h-e) + r), 0 <= r < 1
+a function of sender, iteration, chunk and place (``chances``). So its mean is exact, and the error below u, not u/2.
+
 Error: with the unit u = 2**(e+h-30), |q*u - x| <= u/2, since rint is at most 1/2 off. Summed over n workers the
 integer part of the error is at most n*u/2 = n * 2**(e+h-31); the last step adds one float32 rounding of the result.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from p4reduce.workers.wire import WORD_BITS
 
 EXPONENT_BIAS: Final = 127
 MIN_EXPONENT: Final = -126
@@ -38,6 +43,15 @@ EXCESS: Final = 6
 """bits by which an exponent that is guessed may be larger than the one that is agreed on; each doubles the error's
 bound"""
 INT32_MAX: Final = 2**31 - 1
+BY_CHANCE_BITS: Final = 8
+"""lanes of so many bits are rounded up or down by chance"""
+FEWEST_BITS: Final = 7
+"""that lanes should leave for the number of one worker, or a run has to ask for coarse ones"""
+MIX_A: Final = 0x85EBCA6B
+MIX_B: Final = 0xC2B2AE35
+"""odd multipliers between the shifts by which 32 bits are mixed (Appleby's finalizer of MurmurHash3, public domain)"""
+PLACE_STEP: Final = 0x9E3779B9
+"""2**32 over the golden ratio: how far the numbers of neighbours lie apart before they are mixed"""
 MAX_MEMBERS: Final = 65535
 """the ``count`` field has 16 bits"""
 
@@ -97,8 +111,52 @@ class Scale:
     limit: float
 
 
+def mixed(number: NDArray[np.uint64] | int) -> NDArray[np.uint64]:
+    """32 bits, each of which depends on all of them: the same for the same number."""
+    value = np.atleast_1d(np.asarray(number, np.uint64)) & np.uint64(0xFFFFFFFF)
+    value ^= value >> np.uint64(16)
+    value = (value * np.uint64(MIX_A)) & np.uint64(0xFFFFFFFF)
+    value ^= value >> np.uint64(13)
+    value = (value * np.uint64(MIX_B)) & np.uint64(0xFFFFFFFF)
+    return value ^ (value >> np.uint64(16))
+
+
+def chance_key(ip: int, job: int, iteration: int, chunk: int) -> int:
+    """What the chances of a chunk are drawn from: the worker's IPv4 address, job and iteration, and its number."""
+    key = ip
+    for more in (job, iteration, chunk):
+        key = int(mixed(key)[0]) ^ more
+    return int(mixed(key)[0])
+
+
+def chances(key: int, count: int) -> NDArray[np.float64]:
+    """``count`` numbers in 0 <= r < 1 for the elements of a chunk, by its ``chance_key``."""
+    places = np.arange(count, dtype=np.uint64) * np.uint64(PLACE_STEP)
+    return mixed(np.uint64(key) + places).astype(np.float64) * 2.0**-32
+
+
+def bits_left(bits: int, members: int) -> int:
+    """Bits of a lane that one worker's number has with block floating point, its sign not counted: B - 2 - h."""
+    return bits - 2 - headroom(members)
+
+
+def check_bits(bits: int, members: int, *, coarse: bool = False) -> None:
+    """``ValueError`` where lanes of so many bits say too little of each worker's numbers, with block floating point.
+
+    coarse: whether fewer than ``FEWEST_BITS`` bits are meant.
+    """
+    left = bits_left(bits, members)
+    if left < 1:
+        raise ValueError(f"lane_bits: {bits} leave no bit for each of {members} workers; choose wider ones")
+    if left < FEWEST_BITS and not coarse:
+        raise ValueError(
+            f"lane_bits: {bits} leave {left} bits for the number of each of {members} workers, fewer than "
+            f"{FEWEST_BITS}: choose wider ones, or say that such coarse sums will do (--coarse)"
+        )
+
+
 class Numbers(Protocol):
-    """A way to carry float32 in 32-bit lanes. Exponents are biased, as on the wire; chunks are 1-D arrays."""
+    """A way to carry float32 in lanes of 32 bits or fewer. Exponents are biased, as on the wire; chunks are 1-D."""
 
     @property
     def mode(self) -> NumberMode:
@@ -107,8 +165,10 @@ class Numbers(Protocol):
     def scale(self, exponent: int, members: int) -> Scale:
         """The factors for a chunk with this agreed exponent and this many workers."""
 
-    def quantize(self, values: NDArray[np.float32], exponent: int, members: int) -> tuple[NDArray[np.int32], int]:
-        """One worker's lanes, and how many elements had to be held back (saturated)."""
+    def quantize(
+        self, values: NDArray[np.float32], exponent: int, members: int, key: int = 0
+    ) -> tuple[NDArray[np.int32], int]:
+        """One worker's lanes, and how many elements had to be held back (saturated). ``key``: of ``chance_key``."""
 
     def dequantize(self, sums: NDArray[np.int32], exponent: int, members: int) -> NDArray[np.float32]:
         """The sum as float32."""
@@ -120,13 +180,28 @@ class Numbers(Protocol):
 class _Scaled:
     """Quantization by a pair of factors, shared by both integer ways."""
 
+    bits: int
+
     def scale(self, exponent: int, members: int) -> Scale:
         raise NotImplementedError
 
-    def quantize(self, values: NDArray[np.float32], exponent: int, members: int) -> tuple[NDArray[np.int32], int]:
-        """One worker's lanes (int32), and how many elements saturated."""
+    @property
+    def most_off(self) -> float:
+        """Units by which a lane may differ from the number that it stands for."""
+        return 1.0 if self.by_chance else 0.5
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether numbers are rounded up or down by chance."""
+        return self.bits == BY_CHANCE_BITS
+
+    def quantize(
+        self, values: NDArray[np.float32], exponent: int, members: int, key: int = 0
+    ) -> tuple[NDArray[np.int32], int]:
+        """One worker's lanes (int32), and how many elements saturated. ``key``: of ``chance_key``."""
         scale = self.scale(exponent, members)
-        exact = np.rint(values.astype(np.float64) * scale.up)
+        product = values.astype(np.float64) * scale.up
+        exact = np.floor(product + chances(key, values.size)) if self.by_chance else np.rint(product)
         held = np.clip(exact, -scale.limit, scale.limit)
         return held.astype(np.int32), int(np.count_nonzero(held != exact))
 
@@ -142,49 +217,60 @@ class BlockFloat(_Scaled):
 
     speculates: an all-reduce does not wait for its first exponents where it can guess them (docs/protocol.md,
     Speculation); a guess may be larger than the exponent by ``EXCESS`` bits, each of which doubles the error's bound.
+    bits: of a lane.
     """
 
     mode: NumberMode = NumberMode.BLOCK
     speculates: bool = False
+    bits: int = WORD_BITS
 
     def scale(self, exponent: int, members: int) -> Scale:
-        """2**(30-h-e), its inverse, and 2**(30-h), beyond which nobody who kept to the exponent comes."""
+        """2**(B-2-h-e), its inverse, and 2**(B-2-h), beyond which nobody who kept to the exponent comes."""
         if not 0 <= exponent <= 255:
             raise ValueError(f"exponent: {exponent}, must be 0..255 (biased by {EXPONENT_BIAS})")
-        free = 30 - headroom(members)
+        free = bits_left(self.bits, members)
         shift = free - (exponent - EXPONENT_BIAS) if exponent else 0
         return Scale(2.0**shift, 2.0**-shift, 2.0**free)
 
     def error_bound(self, result: NDArray[np.float32], exponent: int, members: int) -> NDArray[np.float64]:
-        """N * 2**(e+h-31) + the float32 rounding of the result; 0 for a chunk of zeros."""
+        """N * 2**(e+h-31) + the float32 rounding of the result; 0 for a chunk of zeros.
+
+        With lanes of B bits 31 is B - 1, and at 8 bits 6.
+        """
         if exponent == 0:
             return np.zeros(result.shape)
-        return members * self.scale(exponent, members).down / 2 + float32_rounding(result)
+        return members * self.scale(exponent, members).down * self.most_off + float32_rounding(result)
 
 
 @dataclass(frozen=True)
 class FixedScale(_Scaled):
     """q = rint(x * factor). Beyond (2**31 - 1) // n it saturates: the packet says so, and equality is not claimed.
 
-    factor: lanes per unit, e.g. 2**20; finite and > 0.
+    factor: lanes per unit, e.g. 2**20; finite and > 0. bits: of a lane; 31 above is bits - 1.
     """
 
     factor: float
     mode: NumberMode = NumberMode.FIXED
+    bits: int = WORD_BITS
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.factor) and self.factor > 0 and np.isfinite(1 / self.factor)):
             raise ValueError(f"factor: {self.factor}, must be finite and above 0")
 
     def scale(self, exponent: int, members: int) -> Scale:
-        """factor, 1 / factor, and each worker's share of int32; the exponent plays no part."""
+        """factor, 1 / factor, and each worker's share of a lane's range; the exponent plays no part."""
         headroom(members)
-        return Scale(self.factor, 1.0 / self.factor, float(INT32_MAX // members))
+        return Scale(self.factor, 1.0 / self.factor, float((2 ** (self.bits - 1) - 1) // members))
 
     def error_bound(self, result: NDArray[np.float32], exponent: int, members: int) -> NDArray[np.float64]:
         """N / (2 * factor), the float32 rounding of the result, and 2**-52 of it for 1 / factor in float64."""
         relative = np.abs(result.astype(np.float64)) * 2.0**-52
-        return members / (2 * self.factor) + float32_rounding(result) + relative
+        return members * self.most_off / self.factor + float32_rounding(result) + relative
+
+
+def with_bits(numbers: BlockFloat | FixedScale | None, bits: int) -> BlockFloat | FixedScale | None:
+    """The same way of carrying numbers in lanes of so many bits; hosts (None) add float32."""
+    return None if numbers is None else replace(numbers, bits=bits)
 
 
 @dataclass(frozen=True)
@@ -197,7 +283,9 @@ class RawFloat:
         """Unused: nothing is scaled."""
         return Scale(1.0, 1.0, float(INT32_MAX))
 
-    def quantize(self, values: NDArray[np.float32], exponent: int, members: int) -> tuple[NDArray[np.int32], int]:
+    def quantize(
+        self, values: NDArray[np.float32], exponent: int, members: int, key: int = 0
+    ) -> tuple[NDArray[np.int32], int]:
         """The bits as int32."""
         return np.ascontiguousarray(values, np.float32).view(np.int32).copy(), 0
 
@@ -222,7 +310,8 @@ class Partial:
     """What an ALL_REDUCE of a job with a deadline fills in, beside its target.
 
     counts: uint16, shape (chunks,): contributions in each chunk's sum. late: uint8, shape (chunks,): 1 where this
-    worker's own is not in it. kept: float32, shape (elements,): its own contribution to these chunks, else 0.
+    worker's own is not in it. kept: float32, shape (elements,): its own contribution to these chunks; of others what
+    narrow lanes lost of it, else 0.
     """
 
     counts: NDArray[np.uint16]
@@ -231,7 +320,7 @@ class Partial:
 
     @classmethod
     def of(cls, elements: int, lanes: int) -> Self:
-        """For an array of ``elements`` in chunks of ``lanes``."""
+        """For an array of ``elements`` in chunks of ``lanes`` elements."""
         chunks = -(-elements // lanes)
         return cls(np.zeros(chunks, np.uint16), np.zeros(chunks, np.uint8), np.zeros(elements, np.float32))
 
@@ -266,6 +355,11 @@ class Residuals:
         """
         place = tensor, partial.kept.size
         arrays = np.where(partial.late, 1 + self._added.pop(place, 0), 0)
-        if tensor and partial.late.any():
+        if tensor and (partial.late.any() or partial.kept.any()):
             self._of[place] = partial.kept, arrays
         return int(arrays.sum())
+
+    def keep_rounding(self, lost: Floats, tensor: str) -> None:
+        """What narrow lanes lost of an operation without a deadline (float32, shape (elements,)) goes into the next."""
+        if tensor:
+            self._of[tensor, lost.size] = lost, np.zeros(1, np.int64)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.workers import wire
 from p4reduce.workers.kernels.chunks import UNKNOWN, chunk_exponents, chunk_poison
 from p4reduce.workers.numbers import EXCESS, MAX_BIASED, NonFiniteError, NumberMode, Partial
 from p4reduce.workers.records import Collective, Kind
@@ -54,7 +55,8 @@ class Post:
     arrays hold int32 (``array.view(np.float32)``), which are added as they are, or passed on (PULL). poison: NaN and
     infinity do not make the operation an error; the sum of a chunk in which any worker has one is NaN everywhere
     (block floating point; hosts that add float32 add them as float32). partial: an ALL_REDUCE of floats in the network
-    that may be closed without some (a worker of a job with a deadline).
+    that may be closed without some (a worker of a job with a deadline). bits: of its lanes, 32, 16 or 8; fewer than 32
+    for an ALL_REDUCE of floats that switches add up. lost: with those, float32 like the source: what rounding took.
     """
 
     collective: Collective
@@ -65,6 +67,8 @@ class Post:
     words: bool = False
     poison: bool = False
     partial: Partial | None = None
+    bits: int = wire.WORD_BITS
+    lost: Floats | None = None
 
     @property
     def length(self) -> int:
@@ -74,9 +78,13 @@ class Post:
                 return len(array)
         return 0
 
+    def chunk_elements(self, lanes: int) -> int:
+        """Elements of a chunk, in a packet of ``lanes`` words."""
+        return lanes * (wire.WORD_BITS // self.bits)
+
     def chunks(self, lanes: int) -> int:
-        """Chunks of ``lanes`` elements, the last one padded; 1 for a barrier."""
-        return max(1, -(-self.length // lanes))
+        """Chunks in packets of ``lanes`` words, the last one padded; 1 for a barrier."""
+        return max(1, -(-self.length // self.chunk_elements(lanes)))
 
     def has_exponents(self, mode: NumberMode) -> bool:
         """Whether its chunks have exponents that all workers agree on."""
@@ -129,6 +137,7 @@ def check(kind: Kind, operation: Post) -> None:
             )
         if len(operation.partial.kept) != operation.length:
             raise ValueError(f"partial: is for {len(operation.partial.kept)} elements, not for {operation.length}")
+    _check_bits(kind, operation)
     if not 0 <= operation.iteration < 1 << 32:
         raise ValueError(f"iteration: {operation.iteration}, must be 0..2**32-1")
     for what, array, needs in (
@@ -152,6 +161,20 @@ def check(kind: Kind, operation: Post) -> None:
         raise ValueError("source and target overlap: they must be one array, or lie apart")
 
 
+def _check_bits(kind: Kind, operation: Post) -> None:
+    if operation.bits not in wire.WIDTHS:
+        raise ValueError(f"bits: {operation.bits}, must be one of {', '.join(map(str, wire.WIDTHS))}")
+    if operation.bits == wire.WORD_BITS:
+        return
+    if (kind, operation.collective) != (Kind.WORKER, Collective.ALL_REDUCE) or operation.words:
+        raise ValueError(
+            f"bits: {operation.collective.name} at a {kind.name.lower()} endpoint has lanes of 32 bits; narrower "
+            "ones are for an ALL_REDUCE of floats that switches add up"
+        )
+    if operation.lost is not None and len(operation.lost) != operation.length:
+        raise ValueError(f"lost: is for {len(operation.lost)} elements, not for {operation.length}")
+
+
 def exponents_of(source: Floats, lanes: int) -> NDArray[np.uint8]:
     """The biased exponent of each chunk, uint8 of shape (chunks,). NonFiniteError names the first NaN or Inf."""
     exponents = np.zeros(-(-len(source) // lanes), np.uint8)
@@ -163,6 +186,7 @@ def exponents_of(source: Floats, lanes: int) -> NDArray[np.uint8]:
 
 def prepare(operation: Post, mode: NumberMode, lanes: int) -> Prepared:
     """Looks through the source. NonFiniteError names the first NaN or Inf that a sum cannot carry."""
+    lanes = operation.chunk_elements(lanes)
     if operation.source is None or operation.words or operation.collective is Collective.ALL_TO_ALL:
         return Prepared(operation, np.zeros(0, np.uint8))
     if operation.poison and mode != NumberMode.FIXED:
@@ -250,6 +274,8 @@ class Guesses:
     def begin(self, record: Any, operation: Post) -> None:
         """An operation with exponents begins at a worker; its record has ``known``, and ``lead`` as if it waited."""
         if operation.collective is not Collective.ALL_REDUCE or operation.partial is not None:
+            return
+        if operation.bits != wire.WORD_BITS:  # a guess that is too large costs bits that narrow lanes do not have
             return
         known, length = int(record["known"]), operation.length
         self._length = length

@@ -99,6 +99,9 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("mode", "headroom"),
         ("scale", "f8"),
         ("limit", "f8"),
+        # Lanes narrower than 32 bits (narrow.py): bits of the operation's, and elements of each of its chunks; how many
+        # elements an entry of ``payloads`` has room for. Of others: 32, ``lanes``, ``lanes``.
+        *_integers("bits", "elements", "room_elements"),
         # The operation: collective, first seq and the one after its last, chunks, lead, length in elements.
         *_integers("operation", "collective", "start", "end", "chunks", "lead", "max_lead", "length", "iteration"),
         # source, target: callers' float32 arrays; exponents: uint8 for each chunk.
@@ -116,7 +119,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
         # tainted: of a ring's sum of words, whether some lane met the end of int32, here or at others.
         *_integers("words", "poison", "tainted"),
-        # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk, float32; 0: none.
+        # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk; 0: none. kept:
+        # float32, what of this worker is in no sum, since it came too late, or rounding lost it; 0: nobody asks.
         *_integers("counts", "lates", "kept"),
         ("step", "f4"),
         # The sender's window: entries from low (oldest unanswered) to next; fresh: the first seq never sent in any
@@ -203,7 +207,7 @@ ENDPOINT_DTYPE: Final = np.dtype(
 
 ENTRY_DTYPE: Final = np.dtype(
     [
-        *_integers("seq", "order", "sent_at", "target", "count", "iteration", "lead", "operation"),
+        *_integers("seq", "order", "sent_at", "target", "count", "iteration", "lead", "operation", "chance"),
         ("attempts", "i4"),
         ("state", "u1"),
         ("lost", "u1"),
@@ -211,6 +215,8 @@ ENTRY_DTYPE: Final = np.dtype(
         ("has_lanes", "u1"),
         ("answer", "u1"),
         ("words", "u1"),
+        # bits: of its lanes; chance, below: what they are rounded by (narrow.py).
+        ("bits", "u1"),
         ("poisoned", "u1"),
         # bare: its lanes are zero at all workers, so neither it nor its RESULT carries them.
         ("bare", "u1"),

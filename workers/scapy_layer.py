@@ -10,7 +10,17 @@ Wireshark-like dissection in tests, labs and ``p4reduce`` reports::
 from string import Template
 from typing import Any, Final
 
-from scapy.fields import BitEnumField, BitField, ConditionalField, Field, FieldListField, SignedIntField
+from scapy.fields import (
+    BitEnumField,
+    BitField,
+    ConditionalField,
+    Field,
+    FieldListField,
+    MultipleTypeField,
+    SignedByteField,
+    SignedIntField,
+    SignedShortField,
+)
 from scapy.layers.inet import UDP
 from scapy.packet import Packet, bind_layers
 
@@ -33,14 +43,24 @@ def _lane_bytes(packet: Packet) -> int:
     return 0 if length is None else max(0, int(length) - wire.UDP.bytes - wire.INC.bytes)
 
 
+def _lanes(one: "Field[Any, Any]") -> "FieldListField":
+    return FieldListField("lanes", [], one, length_from=_lane_bytes, max_count=4 * wire.MAX_LANES)
+
+
 class INC(Packet):
-    """The INC header and its lanes (a list of signed 32-bit integers; empty when ``has_lanes`` is 0)."""
+    """The INC header and its lanes: signed integers of as many bits as ``width`` says; none when ``has_lanes`` is 0."""
 
     name = "INC"
     fields_desc = [  # noqa: RUF012 (Scapy's own way to declare a layer)
         *(_field(item) for item in wire.INC.fields),
         ConditionalField(
-            FieldListField("lanes", [], SignedIntField("lane", 0), length_from=_lane_bytes),
+            MultipleTypeField(
+                [
+                    (_lanes(SignedShortField("lane", 0)), lambda packet: packet.width == wire.WIDTHS[16]),
+                    (_lanes(SignedByteField("lane", 0)), lambda packet: packet.width == wire.WIDTHS[8]),
+                ],
+                _lanes(SignedIntField("lane", 0)),
+            ),
             lambda packet: packet.has_lanes != 0,
         ),
     ]
@@ -75,6 +95,7 @@ _SAYS: Final = {
     "resend": "Sent before",
     "saturated": "Saturated: the sum is not exact",
     "ecn_echo": "Crossed a congested queue",
+    "width": "Width of the lanes (0: 32 bits, 1: 16, 2: 8)",
     "has_lanes": "Lanes follow",
     "count": "Contributions",
     "seq": "Chunk",
@@ -90,7 +111,7 @@ _SCRIPT: Final = Template("""\
 
 local inc = Proto("p4reduce", "In-network aggregation (p4reduce)")
 local HEADER_BYTES = $bytes
-local VERSION = $version
+local VERSION, NARROW_VERSION = $version, $narrow
 local types = { $types }
 
 -- name, first byte, bytes, ProtoField
@@ -98,9 +119,12 @@ local fields = {
 $fields
 }
 local lane = ProtoField.int32("p4reduce.lane", "Lane", base.DEC)
+local lane_of_16 = ProtoField.int16("p4reduce.lane16", "Lane", base.DEC)
+local lane_of_8 = ProtoField.int8("p4reduce.lane8", "Lane", base.DEC)
+local lanes_by_width = { [0] = lane, lane_of_16, lane_of_8 }
 local lanes = ProtoField.uint16("p4reduce.lanes", "Lanes", base.DEC)
 
-local known = { lane, lanes }
+local known = { lane, lane_of_16, lane_of_8, lanes }
 for _, field in ipairs(fields) do known[#known + 1] = field[4] end
 inc.fields = known
 
@@ -110,15 +134,17 @@ inc.experts = { cut_off }
 
 function inc.dissector(buffer, packet, tree)
   if buffer:reported_length_remaining() < HEADER_BYTES or buffer:len() < HEADER_BYTES then return 0 end
-  if buffer(0, 1):bitfield(0, 4) ~= VERSION then return 0 end
+  local version, width = buffer(0, 1):bitfield(0, 4), buffer($width_at, 1):bitfield($width_bit, $width_bits)
+  if version ~= (width == 0 and VERSION or NARROW_VERSION) or width > 2 then return 0 end
   local own = tree:add(inc, buffer())
   for _, field in ipairs(fields) do own:add(field[4], buffer(field[2], field[3])) end
-  local count = math.floor((buffer:len() - HEADER_BYTES) / 4)
+  local size = 4 >> width
+  local count = math.floor((buffer:len() - HEADER_BYTES) / 4) << width
   own:add(lanes, count):set_generated()
   if count > 0 then
-    local all = own:add(buffer(HEADER_BYTES, 4 * count), "Lanes: " .. count)
+    local all = own:add(buffer(HEADER_BYTES, size * count), "Lanes: " .. count)
     for at = 0, count - 1 do
-      all:add(lane, buffer(HEADER_BYTES + 4 * at, 4)):prepend_text("[" .. at .. "] ")
+      all:add(lanes_by_width[width], buffer(HEADER_BYTES + size * at, size)):prepend_text("[" .. at .. "] ")
     end
   end
   if (buffer:len() - HEADER_BYTES) % 4 ~= 0 then own:add_proto_expert_info(cut_off) end
@@ -138,15 +164,20 @@ def dissector() -> str:
     """The Lua source of the dissector."""
     places = {item.name: _place(item) for item in wire.INC.fields}
     type_at, _, _ = places["type"]
+    width_at, _, _ = places["width"]
     return _SCRIPT.substitute(
         port=wire.INC_UDP_PORT,
         bytes=wire.INC.bytes,
         version=wire.INC_VERSION,
+        narrow=wire.INC_VERSION_NARROW,
         types=", ".join(f'[{kind.value}] = "{kind.name}"' for kind in wire.PacketType),
         fields="\n".join(_line(item, *places[item.name]) for item in wire.INC.fields),
         type_at=type_at,
         type_bit=8 - wire.bit_shift(wire.INC, "type") - wire.INC["type"].bits,
         type_bits=wire.INC["type"].bits,
+        width_at=width_at,
+        width_bit=8 - wire.bit_shift(wire.INC, "width") - wire.INC["width"].bits,
+        width_bits=wire.INC["width"].bits,
         **{f"{name}_at": places[name][0] for name in ("job", "epoch", "seq")},
         **{f"{name}_bytes": places[name][1] for name in ("job", "epoch", "seq")},
     )

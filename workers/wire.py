@@ -25,6 +25,8 @@ ETHERTYPE_IPV4: Final = 0x0800
 IP_PROTOCOL_UDP: Final = 17
 INC_UDP_PORT: Final = 9400
 INC_VERSION: Final = 1
+INC_VERSION_NARROW: Final = 2
+"""of a frame whose lanes are narrower than 32 bits: a program that adds them as 32 must not take it"""
 IP_TTL: Final = 64
 ECN_CAPABLE: Final = 2
 """ECT(0) of RFC 3168: what every frame of ours leaves with"""
@@ -104,7 +106,8 @@ INC: Final = Header(
     (
         Field("version", 4, INC_VERSION),
         Field("type", 4, PacketType.PUSH),
-        Field("unused", 3),
+        Field("unused", 1),
+        Field("width", 2),
         Field("late", 1),
         Field("resend", 1),
         Field("saturated", 1),
@@ -125,6 +128,15 @@ IPV4_OFFSET: Final = ETHERNET.bytes
 UDP_OFFSET: Final = IPV4_OFFSET + IPV4.bytes
 INC_OFFSET: Final = UDP_OFFSET + UDP.bytes
 LANE_DTYPE: Final = np.dtype(">i4")
+WORD_BITS: Final = 32
+"""what ``lanes`` counts, wherever it stands for a length: words, in each of which one lane fits, or two, or four"""
+WIDTHS: Final = {32: 0, 16: 1, 8: 2}
+"""field ``width`` by the bits of a lane"""
+
+
+def words_of(elements: int, bits: int) -> int:
+    """Words in which as many lanes of so many bits travel."""
+    return -(-elements // (WORD_BITS // bits))
 
 
 def frame_bytes(lanes: int) -> int:
@@ -259,6 +271,22 @@ def pack(values: NDArray[np.void], lanes: NDArray[np.int32] | None = None) -> ND
     if lanes is not None:
         frames[:, HEADER_BYTES:] = np.ascontiguousarray(lanes, LANE_DTYPE).view(np.uint8)
     return frames
+
+
+def pack_lanes(values: NDArray[np.int64], bits: int) -> NDArray[np.int32]:
+    """Lanes of 32, 16 or 8 bits as the words that travel, the first lane in the highest bits.
+
+    values: whole numbers, shape (k, N); N must fill whole words. Shape (k, N * bits / 32). ``ValueError`` for a number
+    that does not fit a lane.
+    """
+    if (abs(values + 0.5) > 2 ** (bits - 1)).any():
+        raise ValueError(f"a lane of {bits} bits holds {-(2 ** (bits - 1))}..{2 ** (bits - 1) - 1}")
+    return np.ascontiguousarray(values, f">i{bits // 8}").view(LANE_DTYPE).astype(np.int32)
+
+
+def unpack_lanes(words: NDArray[np.int32], bits: int) -> NDArray[np.int64]:
+    """The inverse of ``pack_lanes``: int64, shape (k, N * 32 / bits)."""
+    return np.ascontiguousarray(words, LANE_DTYPE).view(f">i{bits // 8}").astype(np.int64)
 
 
 def unpack(frames: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.int32]]:

@@ -107,10 +107,11 @@ def best(problem: Problem) -> Layout:
     return choose(problem)[1]
 
 
-def fastest(problem: Problem) -> tuple[str, list[Part]]:
+def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
     """As :func:`choose`, but for a job that may have several trees at once: also ``striped`` and ``packing``.
 
     Of plans that differ by less than 3 % (``packing``: 1.5 %) the first of these: hosts', one tree, ``striped``.
+    Without ``relays`` no host adds inside of a tree, so ``packing`` is left out.
 
     Raises
     ------
@@ -123,6 +124,8 @@ def fastest(problem: Problem) -> tuple[str, list[Part]]:
         striped = [Part(one) for one in stripes(problem)]
         if len(striped) > 1 and (time := predicted_forest_ps(problem, striped)) < WORTH * least:
             name, parts, least = STRIPED, striped, time
+    if not relays:
+        return name, parts
     with suppress(PlanError):
         packer = Packer(problem)
         if packer.least_ps < PACKED * least:

@@ -92,6 +92,15 @@ def test_every_collective_gives_the_bytes_of_virtual_time(collective, plan, faul
     as_in_virtual_time(real, in_virtual_time(TWO_LEVELS, plan, lanes, collective))
 
 
+@pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
+@pytest.mark.parametrize("lanes", [64, 256])
+@pytest.mark.parametrize("bits", [16, 8])
+def test_narrow_lanes_give_the_bytes_of_virtual_time(bits, lanes, faults):
+    width = {"lane_bits": bits, "coarse": True}
+    real = run_real(experiment(TWO_LEVELS, "steiner", lanes, target="bmv2", faults=faults, **width))
+    as_in_virtual_time(real, run_experiment(experiment(TWO_LEVELS, "steiner", lanes, **width)).network)
+
+
 def test_pulls_that_would_end_bmv2_are_refused():
     with pytest.raises(ExperimentError, match="lanes: 256, but BMv2 ends when a packet grows by more than 512 bytes"):
         run_real(experiment(ONE_LEVEL, "steiner", 256, target="bmv2", collective="pull"))

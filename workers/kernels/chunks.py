@@ -282,16 +282,16 @@ def power_of_two(exponent: int) -> Any:
 
 
 @kernel
-def scale_up(e: Any, exponent: int) -> Any:
-    """Lanes per unit: 2**(30 - h - e) with block floating point (numbers.BlockFloat.scale)."""
+def scale_up(e: Any, exponent: int, bits: int) -> Any:
+    """Lanes per unit: 2**(bits - 2 - h - e) with block floating point (numbers.BlockFloat.scale)."""
     if e.mode != _BLOCK:
         return e.scale
     if exponent == 0:
         return 1.0
-    return power_of_two(30 - e.headroom - (exponent - EXPONENT_BIAS))
+    return power_of_two(bits - 2 - e.headroom - (exponent - EXPONENT_BIAS))
 
 
 @kernel
-def scale_down(e: Any, exponent: int) -> Any:
+def scale_down(e: Any, exponent: int, bits: int) -> Any:
     """The inverse of ``scale_up``: exact for powers of two."""
-    return 1.0 / scale_up(e, exponent)
+    return 1.0 / scale_up(e, exponent, bits)

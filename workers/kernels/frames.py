@@ -53,6 +53,7 @@ _MALFORMED: Final = int(Refusal.MALFORMED)
 _WRONG_JOB: Final = int(Refusal.JOB)
 _WRONG_PEER: Final = int(Refusal.PEER)
 _WRONG_TYPE: Final = int(Refusal.TYPE)
+_WRONG_KIND: Final = int(Refusal.KIND)
 _WRONG_TOKEN: Final = int(Refusal.TOKEN)
 _WRONG_EPOCH: Final = int(Refusal.EPOCH)
 
@@ -60,6 +61,9 @@ LATE: Final = 1 << wire.bit_shift(wire.INC, "late")
 RESEND: Final = 1 << wire.bit_shift(wire.INC, "resend")
 SATURATED: Final = 1 << wire.bit_shift(wire.INC, "saturated")
 ECN_ECHO: Final = 1 << wire.bit_shift(wire.INC, "ecn_echo")
+WIDTH_SHIFT: Final = wire.bit_shift(wire.INC, "width")
+WIDTH: Final = 3 << WIDTH_SHIFT
+"""the bits of ``width``; not 0: lanes narrower than 32 bits"""
 HAS_LANES: Final = 1 << wire.bit_shift(wire.INC, "has_lanes")
 LANES_OFFSET: Final = wire.HEADER_BYTES
 
@@ -110,7 +114,8 @@ def inspect(e: Any, frame: Any, length: int) -> Any:
         or _be16(frame, FRAGMENT) & _MORE_FRAGMENTS_OR_OFFSET
         or _be16(frame, TOTAL_LENGTH) != expected - IP
         or _be16(frame, UDP_LENGTH) != expected - UDP_SRC
-        or frame[VERSION] >> 4 != wire.INC_VERSION
+        or frame[VERSION] >> 4 != (wire.INC_VERSION_NARROW if frame[FLAGS] & WIDTH else wire.INC_VERSION)
+        or (frame[FLAGS] & WIDTH and (frame[FLAGS] & HAS_LANES == 0 or frame[FLAGS] & WIDTH == WIDTH))
     ):
         return _MALFORMED
     if _be16(frame, JOB) != e.job:
@@ -126,7 +131,7 @@ def inspect(e: Any, frame: Any, length: int) -> Any:
         return NOT_MINE if e.shared else _WRONG_TYPE
     if _be16(frame, EPOCH) != e.epoch:
         return _WRONG_EPOCH
-    return 0
+    return _WRONG_KIND if frame[FLAGS] & WIDTH and e.kind != _WORKER else 0
 
 
 @kernel
@@ -137,7 +142,7 @@ def type_of(frame: Any) -> Any:
 
 @kernel
 def flags_of(frame: Any) -> Any:
-    """RESEND, SATURATED, ECN_ECHO, HAS_LANES."""
+    """WIDTH, LATE, RESEND, SATURATED, ECN_ECHO, HAS_LANES."""
     return np.int64(frame[FLAGS])
 
 
@@ -224,7 +229,7 @@ def write_frame(
     with_lanes = 1 if flags & HAS_LANES else 0
     address = out.ctypes.data
     copy_bytes(address, e.templates + (2 * peer + with_lanes) * TEMPLATE_BYTES, _HEADER_BYTES)
-    out[VERSION] = (wire.INC_VERSION << 4) | kind
+    out[VERSION] = ((wire.INC_VERSION_NARROW if flags & WIDTH else wire.INC_VERSION) << 4) | kind
     out[FLAGS] = flags
     store_be32(address + JOB, 0, (e.job << 16) | e.epoch)
     out[COUNT] = count >> 8

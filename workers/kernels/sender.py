@@ -197,7 +197,7 @@ def entry_at(e: Any, seq: int) -> Any:
 @kernel
 def payload_at(e: Any, seq: int) -> Any:
     """Address of the lanes kept for a seq: float32 in this machine's order, zero padded."""
-    return e.payloads + (seq & (e.ring - 1)) * 4 * e.lanes
+    return e.payloads + (seq & (e.ring - 1)) * 4 * e.room_elements
 
 
 @kernel

@@ -48,6 +48,7 @@ from p4reduce.workers.kernels.frames import (
 from p4reduce.workers.kernels.worker import carries_lanes
 from p4reduce.workers.numbers import UNANNOUNCED, NumberMode
 from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 _RAW: Final = int(NumberMode.RAW)
@@ -218,8 +219,8 @@ def _sum(e: Any, slot: Any, seq: int) -> None:
             fill_nan(result, e.lanes)
             return
         if _gives(e):
-            _add_own(e, slot, seq, scale_up(e, agreed))
-        dequantize(_contribution_at(e, seq, 0), e.lanes, scale_down(e, agreed), result)
+            _add_own(e, slot, seq, scale_up(e, agreed, WORD_BITS))
+        dequantize(_contribution_at(e, seq, 0), e.lanes, scale_down(e, agreed, WORD_BITS), result)
         return
     take_raw(_contribution_at(e, seq, 0), e.lanes, result)
     for rank in range(1, e.peers):

@@ -11,6 +11,7 @@ switch, and when it lies less than ``reach`` beyond the oldest missing one. Wher
 go first.
 Its input is copied when it leaves for the first time: what is sent again, in this epoch or the next, comes from the
 copy, so a result may overwrite its own input. What is asked for and sent again is in `recovery.py`.
+With lanes narrower than 32 bits a chunk has two or four times as many elements (narrow.py), and is still one frame.
 A chunk whose agreed exponent says that it is zero at all workers travels without lanes, and so does its RESULT: every
 worker knows it before it sends, and fills in zeros.
 After an epoch change the seqs keep their meaning. Chunks from ``epoch_base`` on are sent anew, and an exponent that
@@ -46,6 +47,7 @@ from p4reduce.workers.kernels.frames import (
     LATE,
     RESEND,
     SATURATED,
+    WIDTH,
     congestion_of,
     count_of,
     exponent_of,
@@ -57,6 +59,7 @@ from p4reduce.workers.kernels.frames import (
     unknown,
     write_frame,
 )
+from p4reduce.workers.kernels.narrow import chance_key, dequantize_narrow, keep_rounding, send_narrow, width_flag
 from p4reduce.workers.kernels.recovery import (
     NOTHING,
     answered_twice,
@@ -82,6 +85,7 @@ from p4reduce.workers.kernels.recovery import (
 from p4reduce.workers.kernels.sender import cut, entry_at, forget, left, payload_at, said_ahead, too_early
 from p4reduce.workers.numbers import NumberMode
 from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 _RAW: Final = int(NumberMode.RAW)
@@ -142,6 +146,7 @@ def _open(e: Any, seq: int) -> None:
     entry.answer = _NOTHING
     entry.count = 0
     entry.words = e.mode == _RAW or e.words
+    entry.bits = e.bits
     entry.poisoned = 0
     entry.bare = 0
     entry.withheld = 0
@@ -154,16 +159,17 @@ def _open(e: Any, seq: int) -> None:
         chunk = repeated_chunk(e, chunk - e.chunks)
     if e.guesses != 0:
         exponent_of_entry(e, entry, chunk, again)
-    begin = chunk * e.lanes
+    begin = chunk * e.elements
     entry.answer = answer_of(e.collective, e.mode)
-    entry.count = min(e.lanes, e.length - begin)
+    entry.count = min(e.elements, e.length - begin)
     entry.target = e.target + 4 * begin
     if carries_lanes(e.collective):
         entry.has_lanes = 1
         entry.exponent = load_u8(e.exponents, chunk) if e.lead > 0 else 0
         entry.poisoned = load_u8(e.poison, chunk) if e.poison != 0 else 0
+        entry.chance = chance_key(e, chunk) if e.bits != WORD_BITS else 0
         copy_bytes(payload_at(e, seq), (e.inputs if again else e.source) + 4 * begin, 4 * entry.count)
-        clear_tail(payload_at(e, seq), entry.count, e.lanes)
+        clear_tail(payload_at(e, seq), entry.count, e.elements)
 
 
 @kernel
@@ -219,6 +225,14 @@ def _agree(e: Any, entry: Any, seq: int) -> None:
 
 
 @kernel
+def _keep_rounding(e: Any, entry: Any, seq: int, lanes: int) -> None:
+    """What narrow lanes lost of a chunk's numbers, for the caller's next operation; of an earlier one it is told."""
+    if e.kept != 0 and entry.operation == e.operation and e.status == _ACTIVE:
+        target = e.kept + 4 * e.elements * (seq - e.start - e.lead + e.known)
+        keep_rounding(e, payload_at(e, seq), entry.count, entry.agreed, entry.bits, lanes, target)
+
+
+@kernel
 def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
     flags = RESEND if entry.attempts > 0 else 0
     if entry.closes and entry.attempts > 0:
@@ -231,7 +245,7 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
         elif entry.poisoned:
             flags |= SATURATED
     elif entry.has_lanes:
-        flags |= HAS_LANES
+        flags |= HAS_LANES | width_flag(entry.bits)
         lanes = lanes_of(out)
         if entry.closes and entry.lead > 0 and entry.exponent > entry.agreed:
             # The exponent was agreed on without this worker: its numbers do not fit.
@@ -243,7 +257,12 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
             flags |= SATURATED
         elif entry.words:
             send_raw(payload_at(e, seq), e.lanes, lanes)
-        elif quantize(payload_at(e, seq), e.lanes, scale_up(e, entry.agreed), e.limit, lanes) > 0:
+        elif entry.bits != WORD_BITS:
+            if send_narrow(e, entry, payload_at(e, seq), lanes) > 0:
+                flags |= SATURATED
+                e.saturated += 1
+            _keep_rounding(e, entry, seq, lanes)
+        elif quantize(payload_at(e, seq), e.lanes, scale_up(e, entry.agreed, WORD_BITS), e.limit, lanes) > 0:
             flags |= SATURATED
             e.saturated += entry.guessed == 0  # what is held since a guess is too small comes again
     return write_frame(e, out, 0, entry.type, flags, count, seq, entry.iteration, entry.announced)
@@ -330,7 +349,7 @@ def _note_partial(e: Any, entry: Any, frame: Any, seq: int, flags: int) -> None:
     carray(pointer(e.counts), (e.chunks,), np.uint16)[chunk] = count_of(frame)
     if flags & LATE or entry.withheld:
         store_u8(e.lates, chunk, 1)
-        copy_bytes(e.kept + 4 * chunk * e.lanes, payload_at(e, seq), 4 * entry.count)
+        copy_bytes(e.kept + 4 * chunk * e.elements, payload_at(e, seq), 4 * entry.count)
 
 
 @kernel
@@ -360,6 +379,8 @@ def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
         return _WRONG_SEQ
     if (flags & HAS_LANES != 0) != (entry.answer != _NOTHING and not entry.bare):
         return _WRONG_KIND
+    if flags & HAS_LANES and flags & WIDTH != (width_flag(entry.bits) if entry.answer == _SUM else 0):
+        return _WRONG_KIND
     # Block floating point never saturates: there somebody's chunk is not finite, or a guess is too small.
     flagged = flags & SATURATED != 0
     poisoned = flagged and e.mode == _BLOCK and not entry.words
@@ -379,8 +400,11 @@ def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
             fill_nan(entry.target, entry.count)
         elif entry.bare:
             clear_tail(entry.target, 0, entry.count)
+        elif entry.answer == _SUM and entry.bits != WORD_BITS:
+            down = scale_down(e, entry.agreed, entry.bits)
+            dequantize_narrow(lanes_of(frame), entry.count, down, entry.bits, entry.target)
         elif entry.answer == _SUM and not entry.words:
-            dequantize(lanes_of(frame), entry.count, scale_down(e, entry.agreed), entry.target)
+            dequantize(lanes_of(frame), entry.count, scale_down(e, entry.agreed, WORD_BITS), entry.target)
         else:
             take_raw(lanes_of(frame), entry.count, entry.target)
     if e.truths != 0 and entry.operation == e.operation:

@@ -16,7 +16,7 @@ import numpy as np
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.group.backend import COLLECTIVES, Call, Figure, FloatArray, Served, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, Call, Figure, FloatArray, Served, as_carried, part, refuse_narrow
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.remote import Membership
 from p4reduce.group.rendezvous import Rendezvous
@@ -144,6 +144,7 @@ class Group:
             raise RefusedError(
                 f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"
             )
+        refuse_narrow(calls, "a network that another scheduler's ranks share")
         calls = sorted(calls, key=lambda call: call.rank)
         opened = Open(calls, [np.array(call.array) for call in calls], [call.rank for call in calls])
         with self._changed:

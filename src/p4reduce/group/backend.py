@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.records import Given
-from p4reduce.group.errors import ClusterError, CollectiveError
+from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError
 from p4reduce.group.membership import Decision
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.values import PS_PER_S
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Options:
     """The arrays hold int32 in the place of float32, which are added as they are."""
     poison: bool = False
     """NaN and infinity are no error; they come through."""
+    lane_bits: int = 0
+    """Bits of the lanes in which an all-reduce of floats travels, 32, 16 or 8; 0: as the run says."""
     name: str = ""
     """What the collective is to whoever asked for it, where it is carried as another."""
     blocks: Literal["", "own", "all"] = ""
@@ -175,10 +178,11 @@ def part(
     options: Options = PLAIN,
     *,
     serves: bool,
+    lost: FloatArray | None = None,
 ) -> Post:
     """What one participant gives and gets, in ``array`` (workers/operation.py has the table).
 
-    serves: it is the job's server, of a host-side all-reduce too, whose sum it takes.
+    serves: it is the job's server, of a host-side all-reduce too, whose sum it takes. lost: as of ``Post``.
     """
     source: FloatArray | None = None
     target: FloatArray | None = None
@@ -201,6 +205,8 @@ def part(
         learning_rate,
         words=options.words and (sums or collective is Collective.PULL),
         poison=options.poison and sums,
+        bits=options.lane_bits if options.lane_bits and sums and not (serves or options.words) else WORD_BITS,
+        lost=lost,
     )
 
 
@@ -306,7 +312,7 @@ def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
             )
 
 
-def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, str, str, int | None]:
+def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, int, str, str, str, int | None]:
     chosen = call.options
     return (
         call.operation,
@@ -315,6 +321,7 @@ def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, str, str,
         call.learning_rate,
         chosen.words,
         chosen.poison,
+        chosen.lane_bits,
         chosen.name,
         chosen.blocks,
         chosen.tensor,
@@ -330,8 +337,17 @@ def _describe(call: Call) -> str:
             extra += f", staleness={call.options.staleness}"
     if call.options.tensor:
         extra += f", name={call.options.tensor!r}"
+    if call.options.lane_bits:
+        extra += f", lane_bits={call.options.lane_bits}"
     kind = " of int32" if call.options.words and call.operation == "all_reduce" and not call.options.name else ""
     return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
+
+
+def refuse_narrow(calls: list[Call], where: str) -> None:
+    """`RefusedError` for lanes of 16 or 8 bits where there are none; ``where`` says why."""
+    bits = calls[0].options.lane_bits
+    if bits not in (0, WORD_BITS):
+        raise RefusedError(f"{calls[0].operation}: lane_bits: {bits}, but {where} has lanes of {WORD_BITS} bits only")
 
 
 def first_bad_value(array: FloatArray) -> int | None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from p4reduce.group.backend import Ahead, Array, Backend, FloatArray, Options, as_words, check_array
 from p4reduce.group.errors import GOES_ON, ClusterError, GroupChanged
+from p4reduce.workers.wire import WIDTHS, WORD_BITS
 from p4switch.base.values import PS_PER_S
 
 # Collectives that do not block: a queue that carries one after the other, and a handle for each.
@@ -224,6 +225,7 @@ class Queue(Generic[Carried]):
 
 
 A = TypeVar("A", bound=Array)
+LaneBits = Literal[32, 16, 8]
 STEP: Final = "p4reduce.step"
 """the figure that marks the end of a step"""
 MOST_NAME: Final = 200
@@ -348,7 +350,9 @@ class Communicator:
         return Communicator(self._backend.group(chosen, serial), patience_s=patience_s)
 
     @overload
-    def all_reduce(self, array: A, *, not_finite: Literal["error", "nan"] = ..., name: str = ...) -> A: ...
+    def all_reduce(
+        self, array: A, *, not_finite: Literal["error", "nan"] = ..., name: str = ..., lane_bits: LaneBits | None = ...
+    ) -> A: ...
 
     @overload
     def all_reduce(
@@ -359,6 +363,7 @@ class Communicator:
         not_finite: Literal["error", "nan"] = ...,
         followed: bool = ...,
         name: str = ...,
+        lane_bits: LaneBits | None = ...,
     ) -> Handle[A]: ...
 
     def all_reduce(
@@ -369,6 +374,7 @@ class Communicator:
         not_finite: Literal["error", "nan"] = "error",
         followed: bool = False,
         name: str = "",
+        lane_bits: LaneBits | None = None,
     ) -> A | Handle[A]:
         """Replace ``array`` by the sum over all workers.
 
@@ -384,8 +390,16 @@ class Communicator:
         all-reduce of that name and size. Without a name it is added to the one at the same place of the next step,
         where ``step()`` tells steps apart. Where neither is known it is in no sum, and ``network.left_out`` of the
         result says so.
+
+        lane_bits: bits of each number on the wire, 32, 16 or 8, where switches add up floats; None: as the run says
+        (``--lane-bits``). With fewer than 32 the sum is rounded (docs/usage.md), and what rounding lost of this array
+        is added to the next all-reduce of the same name, as above.
         """
-        return self._sum(array, start, not_finite=not_finite, followed=followed, name=name)
+        if lane_bits not in (None, *WIDTHS):
+            raise ValueError(f"all_reduce: lane_bits: {lane_bits!r}, must be 32, 16 or 8")
+        if isinstance(array, np.ndarray) and array.dtype == np.int32 and lane_bits not in (None, WORD_BITS):
+            raise ValueError(f"all_reduce: lane_bits: {lane_bits}, but int32 is added exactly, in 32 bits")
+        return self._sum(array, start, not_finite=not_finite, followed=followed, name=name, lane_bits=lane_bits or 0)
 
     @overload
     def reduce_scatter(self, array: A, *, not_finite: Literal["error", "nan"] = ...) -> A: ...
@@ -569,6 +583,7 @@ class Communicator:
         followed: bool = False,
         name: str = "",
         blocks: Literal["", "own"] = "",
+        lane_bits: int = 0,
     ) -> A | Handle[A]:
         """An all-reduce, of which the ranks need all, or only their own block."""
         if not isinstance(name, str) or len(name) > MOST_NAME:
@@ -584,7 +599,8 @@ class Communicator:
 
             flat = words.reshape(-1).view(np.float32)
             return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed)
-        chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s, tensor=name, blocks=blocks)
+        poison = not_finite == "nan"
+        chosen = Options(poison=poison, patience_s=self._patience_s, tensor=name, blocks=blocks, lane_bits=lane_bits)
         if isinstance(array, np.ndarray) and array.dtype == np.float16:
             check_array("all_reduce", array, {np.dtype(np.float16)})
             wide = array.astype(np.float32).reshape(-1)

@@ -380,7 +380,7 @@ class _Tree:
 
     def came_up(self, node: int, child: int, seq: int) -> None:
         """A frame of a child is at its parent."""
-        frames, network = self.frames, self._network
+        frames = self.frames
         if not frames.merged:
             self._put(node, _Frame(self._back[node, child], frames.down_full, self._came_down, (child, seq)))
             return

@@ -19,8 +19,10 @@ from p4reduce.base.flags import Flag
 from p4reduce.control_plane import PLANS
 from p4reduce.runs.settings import (
     FAULTS,
+    HOST_PLANS,
     NETWORK,
     NUMBERS,
+    PLAIN_BITS,
     PROGRAM,
     REAL_TIME,
     REAL_TIME_FIELDS,
@@ -87,6 +89,10 @@ class Experiment(BaseModel):
             default="none")] = Field(None, gt=0, allow_inf_nan=False)  # fmt: skip
     speculate: Annotated[bool, Flag("Guess exponents from earlier all-reduces, which saves a round trip and costs at "
             "most 6 bits of precision.", panel=NUMBERS)] = False  # fmt: skip
+    lane_bits: Annotated[Literal[32, 16, 8], Flag("Bits of each number of an all-reduce on the wire, where switches "
+            "add up.", panel=NUMBERS)] = 32  # fmt: skip
+    coarse: Annotated[bool, Flag("Accept lanes that leave fewer than 7 bits for each worker's number.",
+            panel=NUMBERS)] = False  # fmt: skip
     window: Annotated[int | None, Flag("Number of chunks in flight.", panel=NUMBERS,
             default="rate times round trip")] = Field(None, ge=1)  # fmt: skip
     faults: FaultOptions = FaultOptions()
@@ -167,6 +173,10 @@ class Experiment(BaseModel):
                 found.pop(field)
         if not self.speculate:
             found.pop("speculate")
+        if self.lane_bits == PLAIN_BITS:
+            found.pop("lane_bits")
+        if not self.coarse:
+            found.pop("coarse")
         return found
 
     @property
@@ -210,6 +220,21 @@ class Experiment(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _of_widths(self) -> Self:
+        if self.lane_bits == PLAIN_BITS:
+            return self
+        if self.plan in HOST_PLANS or self.collective != "all_reduce":
+            raise ValueError(
+                f"lane_bits: {self.lane_bits} are for all_reduce where switches add up; with plan {self.plan} and "
+                f"collective {self.collective} numbers travel as float32: choose steiner, mst, spt or striped, or 32"
+            )
+        if self.speculate:
+            raise ValueError("speculate: a guess costs bits that narrow lanes do not have; leave one of them away")
+        if self.on_failure != "abort":
+            raise ValueError("lane_bits: a group that outlives members has lanes of 32 bits; on_failure: choose abort")
+        return self
+
+    @model_validator(mode="after")
     def _of_flows(self) -> Self:
         if self.time != "flow":
             return self
@@ -217,6 +242,7 @@ class Experiment(BaseModel):
             **{name: probability > 0 for name, probability in self.faults},
             "deadline": self.deadline is not None,
             "speculate": self.speculate,
+            "lane_bits": self.lane_bits != PLAIN_BITS,
             "on_failure": self.on_failure != "abort",
             "p4": self.p4 is not None,
             "p4_json": self.p4_json is not None,

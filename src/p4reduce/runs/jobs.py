@@ -20,7 +20,7 @@ from p4reduce.control_plane.plans.packing import PACKING, packing
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.control_plane.plans.striped import STRIPED, stripes
 from p4reduce.control_plane.resources import SLOTS, Resources
-from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried
+from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import Decision
 from p4reduce.network.flow import FlowNetwork
@@ -31,7 +31,8 @@ from p4reduce.network.sharing import Bools
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.topologies import Topology
-from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.numbers import BlockFloat, FixedScale, check_bits
+from p4reduce.workers.wire import WORD_BITS
 
 CONTROL_LATENCY_PS = 1_000_000_000
 """Virtual time from a controller's decision to its effect on the switches: 1 ms."""
@@ -194,7 +195,7 @@ class RunJobs(ABC):
             return []
         if not self.main.plan.in_network or not any(switch.capable for switch in self.topology.switches):
             return []
-        if chosen.blocks == "own" and chosen.words:
+        if chosen.blocks == "own" and (chosen.words or self.experiment.lane_bits != WORD_BITS):
             return []
         lanes, block = self.experiment.lanes, elements // size
         ends = [(rank * block, (rank + 1) * block) for rank in range(size)]
@@ -256,12 +257,15 @@ class RunJobs(ABC):
             raise PlanError(
                 f"plan {given.plan} has no deadline, and its group loses and gains no members; choose steiner for those"
             )
-        problem = Problem(self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements)
+        narrow = given.lane_bits != WORD_BITS  # hosts add float32, and relays int32
+        problem = Problem(
+            self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements, in_network=narrow
+        )
         if given.plan == STRIPED:
             return STRIPED, [TreePart(layout) for layout in stripes(problem)]
         if given.plan == PACKING:
             return PACKING, packing(problem)
-        chosen, parts = fastest(problem)
+        chosen, parts = fastest(problem, relays=not narrow)
         return f"{BEST} ({chosen})", parts
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
@@ -276,11 +280,39 @@ class RunJobs(ABC):
             deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
         )
 
-    def _parts(self, job: Job, operation: str, elements: int) -> list[Part]:
-        """Which jobs carry a collective of ``elements``, and what of it each of them does."""
+    def _lane_bits(self, job: Job, calls: list[Call], size: int) -> int:
+        """Bits of the lanes in which a collective travels. `RefusedError` where they are not to be had.
+
+        size: workers in the sum.
+        """
+        options = calls[0].options
+        if calls[0].operation != "all_reduce" or options.words:
+            return WORD_BITS
+        bits = options.lane_bits or self.experiment.lane_bits
+        if bits == WORD_BITS:
+            return bits
+        if not job.plan.in_network:
+            raise RefusedError(
+                f"lane_bits: {bits}, but with plan {job.plan.name} hosts add float32; choose a plan that adds up in "
+                "switches, or 32"
+            )
+        if any(tree.plan.relays for tree in (self._trees if job is self.main else [job])):
+            raise RefusedError(
+                f"lane_bits: {bits}, but with plan {job.plan.name} hosts add int32 inside of trees; choose a plan whose "
+                "trees are of switches alone, or 32"
+            )
+        try:
+            if isinstance(self.numbers, BlockFloat):
+                check_bits(bits, size, coarse=self.experiment.coarse)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        return bits
+
+    def _parts(self, job: Job, operation: str, elements: int, bits: int = WORD_BITS) -> list[Part]:
+        """Which jobs carry a collective of ``elements``, and what of it each of them does. bits: of its lanes."""
         trees = self._trees if job is self.main and operation == "all_reduce" else [job]
         weights = self._weights if len(trees) > 1 else [1]
-        bounds = shares(elements, weights, self.experiment.lanes)
+        bounds = shares(elements, weights, self.experiment.lanes * (WORD_BITS // bits))
         found = [(tree, slice(a, b)) for tree, (a, b) in zip(trees, bounds, strict=True) if b > a]
         return found or [(job, slice(0, elements))]
 
@@ -421,6 +453,7 @@ class FlowCarrier(RunJobs):
             check()
             hosts = self.workers if workers is None else workers
             first = calls[0]
+            refuse_narrow(calls, "the flow model (time: flow)")
             elements = 1 if first.operation == "barrier" else first.array.size
             for call in calls:
                 call.start_ps = max(call.start_ps, self.now)

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 REAL_TIME_FIELDS = ("target", "time", "links", "unshaped", "budget_s")
 """What says in which time a run is, and what has a meaning in real time only; a run in virtual time is described
 without them, and a run in the flow model without all but ``time``."""
+HOST_PLANS: Final = ("ring", "ps", "all-to-all")
+"""plans whose hosts add float32"""
+PLAIN_BITS: Final = 32
+"""of a lane, where nothing narrower is asked for (``wire.WORD_BITS``, without NumPy)"""
+WIDTH_FIELDS: Final = ("lane_bits", "coarse")
+"""What says how wide the lanes are that switches add up."""
 SCRIPTS_FIELDS: Final = ("on_failure",)
 """What has a meaning for scripts only."""
 NETWORK, WORK, NUMBERS, FAULTS, PROGRAM = "Network", "Work", "Numbers and window", "Faults on every link", "P4 program"
@@ -92,6 +98,19 @@ class Settings:
             if path is not None and not path.is_file() and not (flag == "--p4" and str(path) in PROGRAMS):
                 raise BadInput(f"{flag}: {path}: there is no such file")
         return experiment
+
+    def of_plans(
+        self, plans: Iterable[str], base: Mapping[str, Any] | None = None, **overrides: Any
+    ) -> "list[Experiment]":
+        """A run with each of some plans. Hosts add float32: what says how narrow lanes are is not for their plans."""
+        found = []
+        for plan in plans:
+            settings = self
+            if plan in HOST_PLANS and self.given.get("lane_bits", PLAIN_BITS) != PLAIN_BITS:
+                kept = {field: value for field, value in self.given.items() if field not in WIDTH_FIELDS}
+                settings = dataclasses.replace(self, given=kept)
+            found.append(settings.experiment(base, plan=plan, **overrides))
+        return found
 
     def _explain(self, item: Any, listed: Mapping[str, str]) -> str:
         field = ".".join(str(part) for part in item["loc"])

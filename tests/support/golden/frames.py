@@ -13,6 +13,10 @@ from tests.support.golden.reasons import Reason
 
 INC_PORT: Final = 9400
 VERSION: Final = 1
+NARROW_VERSION = 2
+"""of a packet with lanes of 16 or 8 bits"""
+_LANES = "ihb"
+
 HEADER_BYTES: Final = 62
 """Ethernet 14, IPv4 20, UDP 8, INC 20."""
 ECN_CAPABLE: Final = 2
@@ -41,7 +45,10 @@ Peek = tuple[int, int, bool]
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A well-formed INC packet. ``lanes`` holds signed int32, or is None where the packet carries no lanes."""
+    """A well-formed INC packet. ``lanes`` holds signed integers, or is None where the packet carries no lanes.
+
+    width: of the lanes, 0: 32 bits, 1: 16, 2: 8.
+    """
 
     eth_dst: int
     eth_src: int
@@ -69,6 +76,7 @@ class Packet:
     unused: int = 0
     token: int = 0
     late: bool = False
+    width: int = 0
 
     @property
     def awaited(self) -> int:
@@ -100,14 +108,23 @@ def encode(frame: Frame) -> bytes:
     """The bytes of ``frame`` from the Ethernet header to the end, without FCS."""
     if isinstance(frame, Opaque):
         return frame.raw
-    lanes = b"" if frame.lanes is None else struct.pack(f">{len(frame.lanes)}i", *frame.lanes)
+    lanes = b"" if frame.lanes is None else struct.pack(f">{len(frame.lanes)}{_LANES[frame.width]}", *frame.lanes)
     udp_length = _UDP.size + _INC.size + len(lanes)
-    flags = frame.late << 4 | frame.resend << 3 | frame.saturated << 2 | frame.ecn_echo << 1 | (frame.lanes is not None)
+    flags = (
+        frame.unused << 7
+        | frame.width << 5
+        | frame.late << 4
+        | frame.resend << 3
+        | frame.saturated << 2
+        | frame.ecn_echo << 1
+        | (frame.lanes is not None)
+    )
+    version = NARROW_VERSION if frame.width else VERSION
     return b"".join((
         frame.eth_dst.to_bytes(6, "big"), frame.eth_src.to_bytes(6, "big"), _ETHERTYPE_IPV4.to_bytes(2, "big"),
         _ipv4(frame, udp_length),
         _UDP.pack(frame.udp_src, frame.udp_dst, udp_length, frame.udp_checksum),
-        _INC.pack(VERSION << 4 | frame.kind, frame.unused << 5 | flags, frame.job, frame.epoch, frame.count,
+        _INC.pack(version << 4 | frame.kind, flags, frame.job, frame.epoch, frame.count,
                   frame.seq, frame.iteration, frame.exponent << 24 | frame.token),
         lanes,
     ))  # fmt: skip
@@ -134,13 +151,18 @@ def decode(raw: bytes, lanes: int) -> Frame:
     version_kind, flags, job, epoch, count, seq, iteration, last = _INC.unpack_from(raw, 42)
     resend = bool(flags & 8)
     body = 4 * lanes if flags & 1 else 0
-    if version_kind >> 4 != VERSION or not udp_length == total - 20 == len(raw) - 34 == 28 + body:
+    width = flags >> 5 & 3
+    known = (
+        version_kind >> 4 == VERSION if width == 0 else version_kind >> 4 == NARROW_VERSION and width < 3 and flags & 1
+    )
+    if not known or not udp_length == total - 20 == len(raw) - 34 == 28 + body:
         return replace(opaque, inc=(job, epoch, resend))
+    layout = f">{lanes << width}{_LANES[width]}"
     return Packet(
         int.from_bytes(raw[0:6], "big"), int.from_bytes(raw[6:12], "big"), ip_src, ip_dst, udp_src, udp_dst,
-        version_kind & 15, job, epoch, seq, struct.unpack_from(f">{lanes}i", raw, 62) if flags & 1 else None,
+        version_kind & 15, job, epoch, seq, struct.unpack_from(layout, raw, 62) if flags & 1 else None,
         count, last >> 24, iteration, resend, bool(flags & 4), bool(flags & 2), tos & 3, ttl, tos >> 2,
-        identification, fragment >> 13, udp_checksum, flags >> 5, last & 0xFFFFFF, bool(flags & 16),
+        identification, fragment >> 13, udp_checksum, flags >> 7, last & 0xFFFFFF, bool(flags & 16), width,
     )  # fmt: skip
 
 

@@ -109,7 +109,7 @@ class ComparedSwitch:
                 f"closing {index} of {self.device.name}: {closing:#x}, golden: {slot}"
             )
             if slot.lanes is not None:
-                found = self._lanes(index)
+                found = self._lanes(index, slot.width)
                 assert found == slot.lanes, (
                     f"lanes of slot {index} of {self.device.name}: {found}, golden: {slot.lanes}"
                 )
@@ -119,13 +119,14 @@ class ComparedSwitch:
             cell = self.device.registers[_SLOT_REGISTER].read(index)
             assert cell == 0, f"slot {index} of {self.device.name} is nobody's, but holds {cell:#034x}"
 
-    def _lanes(self, index: int) -> tuple[int, ...]:
+    def _lanes(self, index: int, width: int) -> tuple[int, ...]:
         words = [
             self.device.registers[f"{_LANE_REGISTER}{i}"].read(index)
             for i in range(self.golden.lanes // LANES_PER_WORD)
         ]
         raw = b"".join(word.to_bytes(4 * LANES_PER_WORD, "big") for word in words)
-        return tuple(int.from_bytes(raw[i : i + 4], "big", signed=True) for i in range(0, len(raw), 4))
+        size = 4 >> width
+        return tuple(int.from_bytes(raw[i : i + size], "big", signed=True) for i in range(0, len(raw), size))
 
     def _check_counters(self) -> None:
         golden = self.golden
@@ -158,7 +159,7 @@ def packed(slot: Slot) -> int:
     for value, width in (
         (slot.generation, 32), (slot.seq, 32), (slot.children, 32), (slot.count, 16), (slot.exponent, 8),
         (slot.kind == 2, 1), (slot.contributed, 1), (result_lanes, 1), (slot.saturated, 1), (slot.ecn, 1),
-        (slot.done, 1), (0, 2),
+        (slot.done, 1), (slot.width, 2),
     ):  # fmt: skip
         cell = cell << width | int(value)
     return cell

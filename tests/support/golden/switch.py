@@ -47,6 +47,7 @@ class Slot:
     lanes: tuple[int, ...] | None = None  # the sum so far; once done, what the RESULT carries
     absent: int = 0  # children that it was closed without
     opened_us: int = 0  # 0 once it is closed
+    width: int = 0  # of the lanes, as in the packets
 
 
 @dataclass(slots=True)
@@ -177,6 +178,8 @@ class GoldenSwitch:
         if packet.kind != slot.kind or (packet.lanes is not None) != slot.contributed:
             raise Refused(Reason.KIND)
         if not slot.children & child.bit:
+            if packet.lanes is not None and packet.width != slot.width:
+                raise Refused(Reason.KIND)
             return self._completed(job, _merged(slot, child, packet))
         if slot.done:
             return _Answer(slot, to="sender", resend=True, late=bool(slot.absent & child.bit))
@@ -262,6 +265,7 @@ class GoldenSwitch:
             ecn=slot.ecn or _congested(packet),
             done=True,
             lanes=packet.lanes,
+            width=packet.width,
         )
         return _Answer(done, to="children")
 
@@ -274,7 +278,7 @@ class GoldenSwitch:
             raise Refused(Reason.RESULT)
         done = Slot(
             job.generation, packet.seq, job.full, packet.count, packet.exponent, Kind.PUSH, packet.saturated,
-            _congested(packet), True, packet.lanes is not None, packet.lanes, absent=job.full,
+            _congested(packet), True, packet.lanes is not None, packet.lanes, absent=job.full, width=packet.width,
         )  # fmt: skip
         return _Answer(done, to="children")
 
@@ -284,13 +288,14 @@ class GoldenSwitch:
         if answer.question is not None:
             level, awaited = answer.question.level, answer.question.awaited
             says: dict[str, Any] = {
-                "kind": Kind.ASK, "lanes": None, "resend": True, "count": level, "exponent": awaited >> 24,
+                "kind": Kind.ASK, "lanes": None, "width": 0, "resend": True, "count": level, "exponent": awaited >> 24,
                 "token": awaited & 0xFFFFFF, "saturated": False, "ecn_echo": False,
             }  # fmt: skip
         else:
             says = {
                 "kind": Kind.RESULT if slot.done else slot.kind, "lanes": slot.lanes, "resend": answer.resend,
                 "count": slot.count, "exponent": slot.exponent, "saturated": slot.saturated, "ecn_echo": slot.ecn,
+                "width": 0 if slot.lanes is None else slot.width,
             }  # fmt: skip
             if answer.to == "sender":
                 says["late"] = answer.late
@@ -361,7 +366,7 @@ def _speaks(job: JobEntry, child: PeerEntry, slot: Slot) -> bool:
 def _opened(generation: int, child: PeerEntry, packet: Packet) -> Slot:
     return Slot(
         generation, packet.seq, child.bit, packet.count, packet.exponent, packet.kind, packet.saturated,
-        _congested(packet), False, packet.lanes is not None, packet.lanes,
+        _congested(packet), False, packet.lanes is not None, packet.lanes, width=packet.width,
     )  # fmt: skip
 
 
@@ -369,8 +374,9 @@ def _merged(slot: Slot, child: PeerEntry, packet: Packet) -> Slot:
     lanes, overflowed = slot.lanes, False
     if lanes is not None and packet.lanes is not None:
         exact = [a + b for a, b in zip(lanes, packet.lanes, strict=True)]
-        lanes = tuple(min(max(x, INT32_MIN), INT32_MAX) for x in exact)
-        overflowed = any(not INT32_MIN <= x <= INT32_MAX for x in exact)
+        least, most = lane_range(slot.width)
+        lanes = tuple(min(max(x, least), most) for x in exact)
+        overflowed = any(not least <= x <= most for x in exact)
     return replace(
         slot,
         children=slot.children | child.bit,
@@ -380,6 +386,12 @@ def _merged(slot: Slot, child: PeerEntry, packet: Packet) -> Slot:
         ecn=slot.ecn or _congested(packet),
         lanes=lanes,
     )
+
+
+def lane_range(width: int) -> tuple[int, int]:
+    """The ends of a lane."""
+    most = (1 << ((32 >> width) - 1)) - 1
+    return -most - 1, most
 
 
 def _congested(packet: Packet) -> bool:

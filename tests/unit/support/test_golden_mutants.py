@@ -25,8 +25,9 @@ RARE = {
     "TellsNobodyThatItIsLate": STRAGGLERS + 7, "TellsOnlyWhoAsks": STRAGGLERS + 7,
     "ForgetsWhoIsLateBelow": STRAGGLERS + 12, "LeavesAnybodyBehind": STRAGGLERS + 7,
 }  # fmt: skip
-"""seeds at which the search for an error begins that few trees show: time is saved, and those after it are tried, too"""
+"""first seeds for errors that few trees show, so that the search for them is short"""
 WIDE = 130
+"""the same for a window of all slots"""
 
 
 class AddsTwice(GoldenSwitch):

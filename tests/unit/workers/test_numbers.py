@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from p4reduce.workers.kernels import chunks as kernels
+from p4reduce.workers.kernels import narrow
 from p4reduce.workers.numbers import (
     MAX_MEMBERS,
     BlockFloat,
@@ -11,8 +12,11 @@ from p4reduce.workers.numbers import (
     NonFiniteError,
     Numbers,
     RawFloat,
+    chance_key,
+    check_bits,
     headroom,
     local_exponent,
+    with_bits,
 )
 from p4reduce.workers.operation import exponents_of
 from p4switch.native.memory import address_of
@@ -172,3 +176,88 @@ def test_descent_and_addition_are_float32() -> None:
     total = np.zeros(100, np.float32)
     kernels.add_raw(address_of(b.view(np.uint32).astype(">u4")), 100, address_of(a), address_of(total))
     assert total.tobytes() == (a + b).tobytes()
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+@pytest.mark.parametrize("way", [BlockFloat(), FixedScale(3.0)])
+@pytest.mark.parametrize("members", [1, 3, 32])
+def test_compiled_loops_of_narrow_lanes_equal_the_reference(bits: int, way: Numbers, members: int) -> None:
+    rng = np.random.default_rng(bits)
+    values = (rng.standard_normal(300) * 2.0 ** rng.integers(-8, 3, 300)).astype(np.float32)
+    numbers, exponent, key = with_bits(way, bits), local_exponent(values), chance_key(0x0A000001, 1, 5, 7)  # type: ignore[arg-type]
+    assert numbers is not None
+    scale = numbers.scale(exponent, members)
+    lanes = np.zeros(len(values), f">i{bits // 8}")
+    held = narrow.quantize_narrow(address_of(values), len(values), scale.up, scale.limit, bits, key, address_of(lanes))
+    expected, expected_held = numbers.quantize(values, exponent, members, key)
+    assert (held, lanes.tolist()) == (expected_held, expected.tolist())
+    back = np.zeros(len(values), np.float32)
+    narrow.dequantize_narrow(address_of(lanes), len(values), scale.down, bits, address_of(back))
+    assert back.tobytes() == numbers.dequantize(expected, exponent, members).tobytes()
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 8, 31, 32])
+@pytest.mark.parametrize("bits", [16, 8])
+def test_sums_of_the_largest_values_fit_narrow_lanes(members: int, bits: int) -> None:
+    values = np.full(300, np.nextafter(np.float32(1), np.float32(0)), np.float32)
+    lanes, held = BlockFloat(bits=bits).quantize(values, 127, members, key=3)
+    assert held == 0
+    assert abs(lanes).max() * members <= 2 ** (bits - 2)
+
+
+def test_rounding_by_chance_has_no_drift_and_differs_by_worker_iteration_and_chunk() -> None:
+    values = np.full(20_000, 0.3, np.float32)
+    numbers = BlockFloat(bits=8)
+    keys = [chance_key(*place) for place in ((1, 1, 0, 0), (2, 1, 0, 0), (1, 2, 0, 0), (1, 1, 1, 0), (1, 1, 0, 1))]
+    assert len(set(keys)) == len(keys)
+    for key in keys:
+        lanes, _ = numbers.quantize(values, 127, 8, key)
+        assert set(lanes.tolist()) == {2, 3}
+        assert abs(lanes.mean() - 0.3 * 8) < 0.02
+
+
+def test_too_few_bits_for_a_worker_are_refused_unless_asked_for() -> None:
+    check_bits(16, 128)
+    with pytest.raises(ValueError, match="16 leave 6 bits for the number of each of 129 workers, fewer than 7"):
+        check_bits(16, 129)
+    check_bits(16, 129, coarse=True)
+    check_bits(8, 32, coarse=True)
+    with pytest.raises(ValueError, match="8 leave no bit for each of 33 workers"):
+        check_bits(8, 33, coarse=True)
+
+
+def bfloat16(values: np.ndarray) -> np.ndarray:
+    """Rounded to bfloat16, ties to even."""
+    words = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))
+    return (rounded & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [(kind, members) for kind in ("normal", "uniform") for members in (2, 3, 8, 32, 64)]
+    + [("heavy", members) for members in (2, 3, 8)],  # from 32 on the largest number of a chunk costs too many bits
+)
+def test_a_sum_in_16_bits_is_as_good_as_a_ring_that_rounds_to_bfloat16_at_each_hop(kind: str, members: int) -> None:
+    """Root mean square and largest error of 100 chunks of 512 bfloat16 gradients."""
+    rng = np.random.default_rng([members, len(kind)])
+    draw = {"normal": rng.standard_normal, "uniform": lambda shape: rng.uniform(-1, 1, shape),
+            "heavy": lambda shape: rng.standard_t(5, shape)}[kind]  # fmt: skip
+    inputs = bfloat16(draw((members, 100, 512)).astype(np.float32))
+    exact = inputs.sum(axis=0, dtype=np.float64)
+    ring = np.empty((100, 512), np.float32)
+    for part in range(members):  # each segment begins at another worker
+        where = slice(512 * part // members, 512 * (part + 1) // members)
+        total = inputs[part, :, where]
+        for step in range(1, members):
+            total = bfloat16(inputs[(part + step) % members, :, where] + total)
+        ring[:, where] = total
+    numbers = BlockFloat(bits=16)
+    found = np.empty((100, 512), np.float32)
+    for chunk in range(100):
+        exponent = max(local_exponent(one) for one in inputs[:, chunk])
+        lanes = sum(numbers.quantize(one, exponent, members)[0] for one in inputs[:, chunk])
+        found[chunk] = numbers.dequantize(np.asarray(lanes, np.int32), exponent, members)
+    errors = {name: got - exact for name, got in (("ring", ring), ("switches", found))}
+    assert np.sqrt((errors["switches"] ** 2).mean()) <= np.sqrt((errors["ring"] ** 2).mean())
+    assert abs(errors["switches"]).max() <= abs(errors["ring"]).max()

@@ -43,9 +43,15 @@ def test_unpack_undoes_pack(lanes: int) -> None:
     assert np.array_equal(back, headers)
 
 
+def test_scapy_reads_as_many_lanes_as_the_widest_program_has() -> None:
+    lanes = RNG.integers(-(2**31), 2**31, (1, 256)).astype(np.int32)
+    assert Ether(wire.pack(wire.headers(1), lanes)[0].tobytes())[INC].lanes == lanes[0].tolist()
+
+
 def test_scapy_reads_what_numpy_writes_and_rebuilds_the_same_bytes() -> None:
     headers = random_headers(8)
     headers["version"] = wire.INC_VERSION
+    headers["width"] = 0
     lanes = RNG.integers(-(2**31), 2**31, (8, 64)).astype(np.int32)
     for frame, header, row in zip(wire.pack(headers, lanes), headers, lanes, strict=True):
         packet = Ether(frame.tobytes())
@@ -61,6 +67,26 @@ def test_scapy_reads_what_numpy_writes_and_rebuilds_the_same_bytes() -> None:
         again = Ether(bytes(packet))
         assert again[IP].chksum == written
         assert bytes(packet) == frame.tobytes()
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+def test_narrow_lanes_are_the_same_to_numpy_and_scapy(bits: int) -> None:
+    most = 2 ** (bits - 1)
+    values = RNG.integers(-most, most, (3, 256 * 32 // bits))
+    headers = wire.headers(3, version=wire.INC_VERSION_NARROW, width=wire.WIDTHS[bits], seq=RNG.integers(0, 99, 3))
+    words = wire.pack_lanes(values, bits)
+    assert words.shape == (3, 256)
+    assert np.array_equal(wire.unpack_lanes(words, bits), values)
+    for frame, row in zip(wire.pack(headers, words), values, strict=True):
+        layer = Ether(frame.tobytes())[INC]
+        assert (layer.version, layer.width, layer.lanes) == (2, wire.WIDTHS[bits], row.tolist())
+        assert bytes(layer) == frame[42:].tobytes()
+
+
+@pytest.mark.parametrize(("bits", "value"), [(16, 2**15), (16, -(2**15) - 1), (8, 128), (8, -129)])
+def test_a_number_that_does_not_fit_its_lane_is_an_error(bits: int, value: int) -> None:
+    with pytest.raises(ValueError, match=f"a lane of {bits} bits holds"):
+        wire.pack_lanes(np.array([[value, 0, 0, 0]]), bits)
 
 
 def test_numpy_reads_what_scapy_writes() -> None:

@@ -49,6 +49,9 @@ def test_lanes_fill_the_compiled_lane_header(lanes: int) -> None:
 def test_numbers_are_those_of_the_p4_sources() -> None:
     assert defined("sizes.p4", "INC_UDP_PORT") == wire.INC_UDP_PORT
     assert defined("sizes.p4", "INC_VERSION") == wire.INC_VERSION
+    assert defined("sizes.p4", "INC_VERSION_NARROW") == wire.INC_VERSION_NARROW
+    for bits, width in wire.WIDTHS.items():
+        assert defined("headers.p4", f"LANES_OF_{bits}") == width
     assert defined("headers.p4", "ETHERTYPE_IPV4") == wire.ETHERTYPE_IPV4
     assert defined("headers.p4", "IP_PROTOCOL_UDP") == wire.IP_PROTOCOL_UDP
     assert defined("headers.p4", "ECN_CAPABLE") == wire.ECN_CAPABLE

@@ -14,6 +14,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 from p4reduce.topologies.model import Hop
 from p4reduce.views.report.network import Drawing, draw
+from p4reduce.workers.wire import words_of
 from p4switch.base.files import write_text
 
 
@@ -61,7 +62,7 @@ def plan_for(experiment: Experiment) -> Plan:
 def predicted(plan: Plan, experiment: Experiment) -> dict[Hop, Traffic]:
     """First transmissions of one collective on every directed link."""
     lead = 0 if experiment.numbers == "fixed" else None
-    return predict(plan, experiment.collective, experiment.elements, lead=lead)
+    return predict(plan, experiment.collective, words_of(experiment.elements, experiment.lane_bits), lead=lead)
 
 
 def _traffic_rows(plan: Plan, traffic: dict[Hop, Traffic]) -> list[dict[str, Any]]:
@@ -126,7 +127,8 @@ def least(plan: Plan, experiment: Experiment, *, thorough: bool) -> dict[str, An
     ``thorough``: with the bound of the best plan where it takes long, too.
     """
     carried = Operation(as_carried(experiment.collective, ring=bool(plan.ring)))
-    bound = plan_bound(plan, experiment.elements, carried)
+    words = words_of(experiment.elements, experiment.lane_bits)
+    bound = plan_bound(plan, words, carried)
     node, port = bound.hop
     found: dict[str, Any] = {
         "plan_ps": bound.time_ps,
@@ -134,12 +136,12 @@ def least(plan: Plan, experiment: Experiment, *, thorough: bool) -> dict[str, An
         "frames_a_chunk": float(bound.copies),
     }
     if experiment.collective == "all_reduce":
-        cut_ps = task_bound_ps(plan.topology, plan.workers, experiment.elements, plan.lanes)
+        cut_ps = task_bound_ps(plan.topology, plan.workers, words, plan.lanes)
         found["task_ps"] = cut_ps
         best_ps: int | None = cut_ps
         if bound.time_ps > cut_ps:  # else this plan is a best one
             most_nodes = MOST_NODES if thorough else QUICK_NODES
-            best_ps = best_plan_ps(plan.topology, plan.workers, experiment.elements, plan.lanes, most_nodes=most_nodes)
+            best_ps = best_plan_ps(plan.topology, plan.workers, words, plan.lanes, most_nodes=most_nodes)
         if best_ps is not None:
             found["best_plan_ps"] = max(best_ps, cut_ps)  # the program's value is rounded down
     return found

@@ -31,6 +31,7 @@ from p4reduce.runs.perf import TYPES, Figures, Plan, Row, byte_sizes, measure_fl
 from p4reduce.runs.result import MODEL_ERROR, RunResult, write_timeline
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 from p4reduce.views.live.session import live_page, real_page, record
+from p4reduce.workers.wire import WORD_BITS, words_of
 from p4switch.base.files import together
 from p4switch.base.values import PS_PER_US
 
@@ -140,12 +141,20 @@ def compare(flags: Compare) -> None:
     experiments = flags.experiments
     claim(out=flags.out)
     results = run_all(experiments, output)
-    least_ps = _best_plan_ps(experiments[0], output, thorough=flags.bound)
+    narrowest = min(experiments, key=lambda one: one.lane_bits)
+    least_ps = _best_plan_ps(narrowest, output, thorough=flags.bound)
     output.data([summarize(result) | _over_best(result, least_ps) for result in results])
     finish(output, results, out=flags.out, title=f"{experiments[0].model}, {results[0].network.topology}")
+    widths = {one.lane_bits for one in experiments}
+    if len(widths) > 1:
+        plain = [one.plan for one in experiments if one.lane_bits == max(widths)]
+        output.line(
+            f"lanes of {min(widths)} bits where switches add up; {', '.join(plain)}: float32, {max(widths)} bits"
+        )
     if least_ps:
         over = ", ".join(f"{one.network.plan} {one.network.communication_ps / least_ps:.3g}" for one in results)
-        output.line(f"the best plan on this network takes at least {time_text(least_ps)}; times that: {over}")
+        width = "" if narrowest.lane_bits == WORD_BITS else f" with lanes of {narrowest.lane_bits} bits"
+        output.line(f"the best plan on this network{width} takes at least {time_text(least_ps)}; times that: {over}")
 
 
 def _over_best(result: RunResult, least_ps: int | None) -> dict[str, Any]:
@@ -166,7 +175,8 @@ def _best_plan_ps(experiment: Experiment, output: Output, *, thorough: bool) -> 
     with progress_bar(output) as open_bar:
         open_bar("bound of the best plan")("linear program", 0, 1)
         most_nodes = MOST_NODES if thorough else QUICK_NODES
-        return best_plan_ps(topology, workers, experiment.elements, experiment.lanes, most_nodes=most_nodes)
+        words = words_of(experiment.elements, experiment.lane_bits)
+        return best_plan_ps(topology, workers, words, experiment.lanes, most_nodes=most_nodes)
 
 
 # ``p4reduce confirm``: the same work in virtual and in real time, side by side; what ``make bmv2-demo`` runs.
@@ -247,9 +257,10 @@ def sweep(flags: Sweep) -> None:
     """Run every combination, and write a row for each."""
     output = Output(as_json=flags.as_json)
     claim(out=flags.out)
-    rows = _run_each(flags.experiments, output, flags.out)
+    rows = _run_each(flags.experiments, output, flags.out, widths=bool(flags.lane_bits))
     output.data(rows)
-    columns = [*SHOWN, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
+    shown = [*SHOWN, "lane_bits"] if flags.lane_bits else SHOWN
+    columns = [*shown, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
     columns = [name for name in columns if any(row[name] is not None and row[name] != "" for row in rows)]
     output.table([name.replace("_", " ") for name in columns], [[_cell(row[name]) for name in columns] for row in rows])
     if flags.experiments[0].time == "flow":
@@ -260,13 +271,15 @@ def sweep(flags: Sweep) -> None:
         raise Failed(f"{failed} of {len(rows)} runs failed; see column 'error'")
 
 
-def _run_each(experiments: list[Experiment], output: Output, out: Path) -> list[dict[str, Any]]:
+def _run_each(experiments: list[Experiment], output: Output, out: Path, *, widths: bool) -> list[dict[str, Any]]:
+    """``widths``: rows have a column more, the bits of a lane."""
     rows = []
     with (out / "sweep.csv").open("w", newline="", encoding="utf-8") as file, progress_bar(output) as open_bar:
         bar = open_bar("sweep")
         for number, experiment in enumerate(experiments):
             bar(f"{number} of {len(experiments)}: {experiment.plan}", number, len(experiments))
-            rows.append(_row(experiment))
+            width = {"lane_bits": experiment.lane_bits} if widths else {}
+            rows.append({**_row(experiment), **width})
             _append(file, rows[-1], first=number == 0)
     return rows
 
@@ -287,7 +300,8 @@ def _row(experiment: Experiment) -> dict[str, Any]:
 
 def _append(file: IO[str], row: dict[str, Any], *, first: bool) -> None:
     of_model = FLOW_COLUMNS if FLOW_COLUMNS[0] in row else ()
-    writer = csv.DictWriter(file, [*COLUMNS, *of_model, "error"], lineterminator="\r\n")
+    width = ["lane_bits"] if "lane_bits" in row else []
+    writer = csv.DictWriter(file, [*COLUMNS, *of_model, *width, "error"], lineterminator="\r\n")
     if first:
         writer.writeheader()
     writer.writerow(row)

@@ -56,7 +56,7 @@ class Demo:
     @cached_property
     def experiments(self) -> "list[Experiment]":
         """One for each plan."""
-        return [self.settings.experiment(DEMO, plan=plan) for plan in self.plans]
+        return self.settings.of_plans(self.plans, DEMO)
 
     def check(self) -> None:
         """What each of them may be."""
@@ -210,7 +210,7 @@ class Perf:
     @cached_property
     def experiments(self) -> "list[Experiment]":
         """One for each plan."""
-        return [self.settings.experiment(plan=plan) for plan in self.plans]
+        return self.settings.of_plans(self.plans)
 
     def check(self) -> None:
         """What each of them and the sizes may be."""
@@ -242,8 +242,8 @@ class Compare:
 
     @cached_property
     def experiments(self) -> "list[Experiment]":
-        """One for each plan."""
-        return [self.settings.experiment(plan=plan) for plan in self.plans]
+        """One for each plan; --lane-bits is of those that sum in switches."""
+        return self.settings.of_plans(self.plans)
 
     def check(self) -> None:
         """What each of them may be."""
@@ -310,6 +310,8 @@ class Sweep:
             default="0")] = None  # fmt: skip
     lanes: Annotated[Sequence[int] | None, Flag("Numbers of int32 values in a full packet: 64,256.", "-l", panel=LISTS,
             parse=integers, default="256")] = None  # fmt: skip
+    lane_bits: Annotated[Sequence[int] | None, Flag("Bits of each number on the wire where switches add up: 32,16,8.",
+            panel=LISTS, parse=integers, default="32")] = None  # fmt: skip
     rates: Annotated[Sequence[str] | None, Flag("Rates of every link in bit/s, as in 10G,100G.", panel=LISTS,
             parse=texts, default="as the topology says")] = None  # fmt: skip
     losses: Annotated[Sequence[float] | None, Flag("Probabilities that a link loses a frame, as in 0,0.001,0.01.",
@@ -321,7 +323,8 @@ class Sweep:
     settings: Annotated[
         Settings,
         Described(
-            omit=("plan", "elements", "seed", "lanes", "rate", "faults.loss", "workers", *ONLY_REAL), real_time=True
+            omit=("plan", "elements", "seed", "lanes", "lane_bits", "rate", "faults.loss", "workers", *ONLY_REAL),
+            real_time=True,
         ),
     ]
 
@@ -333,6 +336,7 @@ class Sweep:
             "workers": self.workers,
             "elements": self.elements,
             "lanes": self.lanes,
+            "lane_bits": self.lane_bits,
             "rate": self.rates,
             "faults__loss": self.losses,
             "seed": self.seeds,

@@ -45,6 +45,7 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Kind, State
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
+from p4reduce.workers.wire import WORD_BITS, words_of
 from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeServer
@@ -310,7 +311,7 @@ class Job:
     server: int | None = None
     """Endpoint of the parameter server."""
     carried: list[tuple[Operation, int, int]] = field(default_factory=list)
-    """Operation, elements and lead of every collective so far."""
+    """Operation, words of a worker's array and lead of every collective so far."""
     spared: int = 0
     """Chunks for whose exponents no PUSH without lanes asked: the operation before had agreed on them, or its guesses
     made do with fewer."""
@@ -351,9 +352,9 @@ class Job:
             return 0
         return self.most_lead or self.plan.lead
 
-    def note(self, operation: str, elements: int, *, words: bool = False) -> None:
-        """Remember a collective for the prediction; ``words`` as of :meth:`lead`."""
-        self.carried.append((Operation(operation), elements, self.lead(operation, words=words)))
+    def note(self, operation: str, elements: int, *, words: bool = False, bits: int = WORD_BITS) -> None:
+        """Remember a collective for the prediction; ``words`` as of :meth:`lead`, bits: of its lanes."""
+        self.carried.append((Operation(operation), words_of(elements, bits), self.lead(operation, words=words)))
 
     def predicted(self) -> dict[Hop, Traffic]:
         """First transmissions of all collectives so far, on every directed link."""

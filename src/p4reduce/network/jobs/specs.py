@@ -16,7 +16,7 @@ from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
 from p4reduce.group.backend import FloatArray
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import REACH
-from p4reduce.workers.numbers import EXCESS, BlockFloat, FixedScale, Numbers, float32_rounding, headroom
+from p4reduce.workers.numbers import EXCESS, BlockFloat, FixedScale, Numbers, bits_left, float32_rounding
 from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import (
     MAX_RING_WINDOW,
@@ -65,6 +65,7 @@ class ExpectedSum:
     """Shape (elements,): the largest |x| of any worker."""
     numbers: Numbers | None
     lanes: int
+    """Elements of a chunk."""
     members: int
     guessed: int = 0
     """First chunks whose exponents may be larger than they need to be, by ``EXCESS`` bits."""
@@ -106,9 +107,9 @@ class ExpectedSum:
         total = self.members * magnitude.astype(np.float64)
         slack = self.members * 2.0**-53 * total  # of the float64 sum that this is held against
         if isinstance(self.numbers, BlockFloat):
-            return _block_bound(magnitude, self.lanes, self.members) + slack
+            return _block_bound(magnitude, self.lanes, self.members, self.numbers) + slack
         if isinstance(self.numbers, FixedScale):
-            return np.asarray(self.members / (2.0 * self.numbers.factor) + slack)
+            return np.asarray(self.members * self.numbers.most_off / self.numbers.factor + slack)
         steps = (self.members - 1) * UNIT_ROUNDOFF
         return np.asarray(steps / (1 - steps) * total + slack)
 
@@ -116,7 +117,7 @@ class ExpectedSum:
 def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, *, guessed: int = 0) -> ExpectedSum:
     """Add ``inputs`` (float32, shape (elements,) each); ``numbers``: how the network adds, None for hosts' float32.
 
-    guessed: first chunks whose exponents are not necessarily those of these inputs, but guesses.
+    lanes: elements of a chunk. guessed: first chunks whose exponents are not necessarily those of these inputs.
     """
     if not all(_all_finite(array) for array in inputs):
         poisoned = ~np.logical_and.reduce([np.isfinite(array) for array in inputs])
@@ -180,14 +181,15 @@ def exchanged(inputs: Sequence[FloatArray]) -> list[FloatArray]:
     return [np.concatenate([array.reshape(size, -1)[rank] for array in inputs]) for rank in range(size)]
 
 
-def _block_bound(magnitude: FloatArray, lanes: int, members: int) -> Doubles:
-    """n * 2**(e+h-31) with the exponent e of each chunk (workers/numbers.py)."""
+def _block_bound(magnitude: FloatArray, lanes: int, members: int, numbers: BlockFloat) -> Doubles:
+    """n * 2**(e+h-31) with the exponent e of each chunk, or its like with narrower lanes (workers/numbers.py)."""
     chunks = -(-magnitude.size // lanes)
     padded = np.zeros(chunks * lanes, np.float32)
     padded[: magnitude.size] = magnitude
     words = padded.view(np.uint32).reshape(chunks, lanes).max(axis=1).astype(np.int64)
     exponents = np.where(words == 0, 0, (words >> 23) + 1) - 127
-    bound = np.where(words == 0, 0.0, members * np.exp2((exponents + headroom(members) - 31).astype(np.float64)))
+    free = bits_left(numbers.bits, members)
+    bound = np.where(words == 0, 0.0, members * np.exp2((exponents - free).astype(np.float64)) * numbers.most_off)
     return np.asarray(np.repeat(bound, lanes)[: magnitude.size])
 
 

@@ -5,7 +5,7 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
@@ -22,6 +22,7 @@ from p4reduce.workers.records import State
 from p4reduce.workers.specs import EndpointSpec, HostAddress, PsServerSpec, RingSpec, ServerSpec, Timing, WorkerSpec
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.udp import Driver, Port, PortCounts, SilenceError
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
 # What a worker process is told: which endpoints it has, how its socket is bound, and what it is to move, as JSON.
@@ -62,6 +63,8 @@ class ProcessSpec(BaseModel):
     patience_s: float = Field(PATIENCE_S, gt=0)
     quorum: int = Field(1, ge=1)
     """Contributions that are enough, where endpoints are of a job with a deadline."""
+    lane_bits: Literal[32, 16, 8] = 32
+    """Of all-reduces of floats."""
     records: str | None = None
     """File in which its endpoints' records are kept, for those who look on."""
 
@@ -168,6 +171,8 @@ class Carried:
     """Chunks of it that saturated."""
     bare: int = 0
     """Chunks of it that travelled without lanes, since they are zero at all workers."""
+    bits: int = WORD_BITS
+    """Of its lanes."""
 
 
 @dataclass(frozen=True)
@@ -293,6 +298,11 @@ class RealBackend:
         """`RefusedError` for what this run has no job for: nothing is sent, and all ranks are told the same."""
         if options.stale:
             raise RefusedError(f"{operation}: staleness is for virtual time only")
+        if options.lane_bits not in (0, WORD_BITS, self._spec.lane_bits):
+            raise RefusedError(
+                f"{operation}: lane_bits: {options.lane_bits}, but in real time a run has one width beside "
+                f"{WORD_BITS}: start it with --lane-bits {options.lane_bits}"
+            )
         jobs = self._spec.jobs
         summed = operation in {"broadcast", "all_to_all"} and "all_reduce" in jobs
         if operation not in jobs and f"{operation}/{root}" not in jobs and not summed and self.size > 1:
@@ -319,10 +329,13 @@ class RealBackend:
         carried = as_carried(operation, ring=isinstance(endpoint, RingSpec))
         iteration = self.first + len(self.carried)
         serves = isinstance(endpoint, ServerSpec | PsServerSpec)
-        given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=serves)
+        bits = self._bits(operation, options)
+        options = replace(options, lane_bits=bits)
+        lost = None if bits == WORD_BITS else np.zeros_like(array)
+        given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=serves, lost=lost)
         closes = isinstance(endpoint, WorkerSpec) and endpoint.closes and operation == "all_reduce"
         closes = closes and not (options.words or options.poison)
-        if closes:
+        if closes or lost is not None:
             self._residuals.add_to(array, options.identity)
         if self.observer is not None:
             self.observer.given(array)
@@ -333,6 +346,8 @@ class RealBackend:
             closing = self._close(given, index, array, options)
         else:
             self._carry_out(given, index, options)
+            if lost is not None:
+                self._residuals.keep_rounding(lost, options.identity)
         self.summed = self.summed if closes else ()
         status = self._endpoints.status(index)
         held = status.saturated - before.saturated
@@ -346,6 +361,7 @@ class RealBackend:
             failed=failed,
             saturated=held,
             bare=status.bare - before.bare,
+            bits=bits,
         )
         if failed is not None:  # all others are told the same
             raise SaturatedError(failed)
@@ -415,16 +431,22 @@ class RealBackend:
         attempts = 0
         while True:
             attempts += 1
-            partial = Partial.of(array.size, self._spec.lanes)
+            partial = Partial.of(array.size, given.chunk_elements(self._spec.lanes))
             self._carry_out(replace(given, partial=partial), index, options)
             if partial.counts.min() >= min(self._spec.quorum, self.size):
                 break
             array[:] = inputs
         left = self._residuals.keep(partial, options.identity)
-        self.summed = partial.runs(self._spec.lanes)
+        self.summed = partial.runs(given.chunk_elements(self._spec.lanes))
         late = int(partial.late.sum())
         least = int(partial.counts.min())
         return Closing(attempts, len(partial.counts), least, late, left, array.size, options.identity)
+
+    def _bits(self, operation: str, options: Options) -> int:
+        """Bits of the lanes in which an operation travels."""
+        if operation != "all_reduce" or options.words:
+            return WORD_BITS
+        return options.lane_bits or self._spec.lane_bits
 
     def _exchange(self, array: FloatArray, options: Options) -> FloatArray:
         """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""
@@ -450,12 +472,13 @@ class RealBackend:
         failed: str | None = None,
         saturated: int = 0,
         bare: int = 0,
+        bits: int = WORD_BITS,
     ) -> FloatArray:
         """A collective is over; its array."""
         end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
         turn = self.first + len(self.carried)
         self.carried.append(
-            Carried(operation, turn, array.size, start_ns, end, digest, words, closing, failed, saturated, bare)
+            Carried(operation, turn, array.size, start_ns, end, digest, words, closing, failed, saturated, bare, bits)
         )
         return array
 

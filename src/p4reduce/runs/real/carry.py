@@ -39,9 +39,10 @@ from p4reduce.runs.summary import Observed, describe_topology, result_of
 from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.numbers import BlockFloat, FixedScale, check_bits, with_bits
 from p4reduce.workers.specs import Congestion, EndpointSpec
 from p4reduce.workers.status import EndpointStatus
+from p4reduce.workers.wire import WORD_BITS, words_of
 from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
 # What each host does in a run in real time: the one job that carries the run's collective, and who takes part.
@@ -71,6 +72,11 @@ class Assignment:
         operation = experiment.collective
         plan, members, job, server = experiment.plan, workers, MAIN_JOB, None
         check_memory(experiment.elements, len(workers))
+        if experiment.numbers == "block" and experiment.lane_bits != WORD_BITS:
+            try:
+                check_bits(experiment.lane_bits, len(workers), coarse=experiment.coarse)
+            except ValueError as error:
+                raise ExperimentError(str(error)) from None
         if operation == "all_to_all" and experiment.elements % len(workers):
             raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {len(workers)} workers")
         if operation != "all_reduce" and plan == "ring":
@@ -205,6 +211,7 @@ class RealCluster:
             self.relays = self._parts.enter_context(LinkRelays(experiment, self.topology, self.wires))
             progress(f"{experiment.plan}: switches", 0, 1)
             self.target: RealTarget = self._parts.enter_context(self._start_target(capture))
+            self.target.controller.check_lane_bits(self.experiment.lane_bits)
             plan = self.target.controller.start_job(self.assignment.request)
             if experiment.target == "bmv2":
                 check_growth(plan, experiment.collective)
@@ -269,14 +276,17 @@ class RealCluster:
             self._same_bytes(hashes, turn)
         self.moved.digest.update(bytes.fromhex(carried[keeper].sha256))
         elements = carried[keeper].elements
+        bits = carried[keeper].bits
         done_as = as_carried(operation, ring=bool(self.job.plan.ring))
         after = self._totals()
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
         for _ in range(self.moved.note_closing(turn, [one.closing for one in members])):
-            self.job.note(done_as, elements)
+            self.job.note(done_as, elements, bits=bits)
         self.job.bare += members[0].bare
         largest, bound = None, None
-        if not self.moved.closed:  # from then on sums lack something, or have what was left out of others
+        # From then on sums lack something, or have what was left out of others, or what rounding lost of them.
+        feeds = bits != WORD_BITS and turn > 0 and self.experiment.model == "tensor"
+        if not self.moved.closed and not feeds:
             largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
         start = min(one.start_ns for one in members)
         done = self.moved.done_ns = max(one.end_ns for one in members)
@@ -289,7 +299,7 @@ class RealCluster:
                 start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
                 done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
                 communication_ps=max(one.end_ns - one.start_ns for one in members) * PS_PER_NS,
-                bound_ps=plan_bound(self.job.plan, elements, Operation(done_as)).time_ps,
+                bound_ps=plan_bound(self.job.plan, words_of(elements, bits), Operation(done_as)).time_ps,
                 resends=after[0] - before[0],
                 saturated=after[1] - before[1],
                 max_error=largest,
@@ -369,6 +379,7 @@ class RealCluster:
                 endpoints=[endpoints[host]],
                 jobs=jobs,
                 quorum=self.experiment.quorum or 1,
+                lane_bits=self.experiment.lane_bits,
                 records=str(self.records_of(host)),
             )
             path = self.folder / f"{host}.json"
@@ -413,7 +424,9 @@ class RealCluster:
         if operation not in {"all_reduce", "push"}:
             return None, None
         inputs = [given(rank) for rank in range(len(self.assignment.workers))]
-        found = expect_sum(inputs, self.job.numbers, self.experiment.lanes).deviation(np.load(self.got))
+        bits = self.experiment.lane_bits
+        lanes, numbers = self.experiment.lanes * (WORD_BITS // bits), with_bits(self.job.numbers, bits)
+        found = expect_sum(inputs, numbers, lanes).deviation(np.load(self.got))
         if found.worst_ratio > 1 and not saturated:
             raise ClusterError(
                 f"{operation} #{turn}: an element is {found.worst_ratio:.3g} times its documented "

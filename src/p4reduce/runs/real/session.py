@@ -53,6 +53,7 @@ from p4reduce.runs.runner import one_model
 from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.training.digits import DataError
+from p4reduce.workers.wire import WORD_BITS, words_of
 from p4switch.base.values import NS_PER_S, PS_PER_NS
 from p4switch.program.errors import ProgramError
 
@@ -205,6 +206,7 @@ class ScriptCluster(RealCluster):
             endpoints=[] if endpoint is None else [endpoint],
             jobs=dict.fromkeys(("all_reduce", "barrier"), self.job.plan.job),
             quorum=self.experiment.quorum or 1,
+            lane_bits=self.experiment.lane_bits,
             records=None if endpoint is None else str(self.records_of(everybody[rank])),
         )
         told = ScriptSpec(
@@ -278,8 +280,9 @@ class ScriptCluster(RealCluster):
             self.moved.digest.update(bytes.fromhex(first.sha256))
             carried = "barrier" if first.operation == "barrier" and not self.job.plan.ring else "all_reduce"
             for _ in range(self.moved.note_closing(turn, [one.closing for one in every])):
-                self.job.note(carried, first.elements, words=first.words)
+                self.job.note(carried, first.elements, words=first.words, bits=first.bits)
             self.job.bare += first.bare
+            words = words_of(first.elements, first.bits)
             start, done = min(one.start_ns for one in every), max(one.end_ns for one in every)
             self.moved.busy_ns += done - start
             self.moved.records.append(
@@ -290,7 +293,7 @@ class ScriptCluster(RealCluster):
                     start_ps=(start - self.moved.zeros_ns[0]) * PS_PER_NS,
                     done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
                     communication_ps=max(one.end_ns - one.start_ns for one in every) * PS_PER_NS,
-                    bound_ps=plan_bound(self.job.plan, first.elements, Operation(carried)).time_ps,
+                    bound_ps=plan_bound(self.job.plan, words, Operation(carried)).time_ps,
                     resends=0,
                     saturated=max(one.saturated for one in every),
                     max_error=None,
@@ -315,7 +318,8 @@ def _check_agreement(turn: int, carried: Mapping[str, Carried]) -> None:
     """
     called = {
         host: f"{one.operation}({one.elements} elements"
-        f"{' of int32' if one.words and one.operation == 'all_reduce' else ''})"
+        f"{' of int32' if one.words and one.operation == 'all_reduce' else ''}"
+        f"{'' if one.bits == WORD_BITS else f', lane_bits={one.bits}'})"
         for host, one in carried.items()
     }
     first, *others = called

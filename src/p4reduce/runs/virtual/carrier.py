@@ -42,11 +42,12 @@ from p4reduce.runs.jobs import (
 from p4reduce.runs.result import ClosedRecord, CollectiveRecord, LeftOut
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4reduce.workers.numbers import NonFiniteError, Partial, Residuals
+from p4reduce.workers.numbers import NonFiniteError, Partial, Residuals, with_bits
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
+from p4reduce.workers.wire import WORD_BITS, words_of
 
 # All-reduces that are closed without stragglers: what each chunk holds, whether that is enough, and what is kept.
 
@@ -62,22 +63,31 @@ class Closings:
         """By job."""
         self._residuals: dict[tuple[int, int], Residuals] = defaultdict(Residuals)
 
-    def begin(self, job: Job, calls: list[Call]) -> "Closing | None":
-        """What is known of a collective that may be closed; None where all are waited for."""
+    def begin(self, job: Job, calls: list[Call], bits: int) -> "Closing | None":
+        """What is known of a collective that may be closed; None where all are waited for. bits: of its lanes.
+
+        What earlier ones left out of the tensor, or narrow lanes lost of it, is in the callers' arrays from now on.
+        """
         chosen = calls[0].options
-        if job.plan.deadline_ps is None or calls[0].operation != "all_reduce" or chosen.words or chosen.poison:
+        closes = job.plan.deadline_ps is not None and not chosen.poison
+        if calls[0].operation != "all_reduce" or chosen.words or not (closes or bits != WORD_BITS):
             return None
         residuals = [self._residuals[job.plan.job, call.rank] for call in calls]
         for call, residual in zip(calls, residuals, strict=True):
             residual.add_to(call.array, call.options.identity)
-        return Closing(self, job, calls, residuals)
+        return Closing(self, job, calls, residuals, bits) if closes else None
+
+    def keep_rounding(self, job: Job, call: Call, lost: FloatArray) -> None:
+        """What narrow lanes lost of a call's array goes into the next one of that tensor."""
+        self._residuals[job.plan.job, call.rank].keep_rounding(lost, call.options.identity)
 
 
 class Closing:
     """One such collective."""
 
-    def __init__(self, closings: Closings, job: Job, calls: list[Call], residuals: list[Residuals]) -> None:
+    def __init__(self, closings: Closings, job: Job, calls: list[Call], residuals: list[Residuals], bits: int) -> None:
         self._closings, self._job, self._calls, self._residuals = closings, job, calls, residuals
+        self._bits, self._lanes = bits, job.plan.lanes * (WORD_BITS // bits)
         self._given = [call.array.copy() for call in calls]
         self._tries = 0
         self.partials: dict[int, Partial] = {}
@@ -87,7 +97,7 @@ class Closing:
         self._tries += 1
         for call, given in zip(self._calls, self._given, strict=True):
             call.array[:] = given
-            self.partials[call.rank] = Partial.of(given.size, self._job.plan.lanes)
+            self.partials[call.rank] = Partial.of(given.size, self._lanes)
 
     def is_enough(self) -> bool:
         """Whether each chunk has as many contributions as it must have; ``ClusterError`` where workers know otherwise.
@@ -105,12 +115,11 @@ class Closing:
 
     def finish(self) -> None:
         """Keep what came too late, and note it."""
-        lanes = self._job.plan.lanes
         left_out = self._closings.left_out[self._job.plan.job]
         for call, residual in zip(self._calls, self._residuals, strict=True):
             partial, tensor = self.partials[call.rank], call.options.identity
             left_out.note(call.rank, tensor, call.array.size, residual.keep(partial, tensor))
-            call.summed = self.partials[call.rank].runs(lanes)
+            call.summed = self.partials[call.rank].runs(self._lanes)
         late = {call.rank: int(self.partials[call.rank].late.sum()) for call in self._calls}
         if any(late.values()) or self._tries > 1:
             counts = self.partials[self._calls[0].rank].counts
@@ -120,12 +129,12 @@ class Closing:
 
     def expected(self) -> ExpectedSum:
         """The sum of what is in, chunk by chunk; its bound is that of all, whose exponents may have been agreed on."""
-        lanes = self._job.plan.lanes
-        whole = expect_sum(self._given, self._job.numbers, lanes)
+        lanes = self._lanes
+        whole = expect_sum(self._given, with_bits(self._job.numbers, self._bits), lanes)
         return replace(whole, exact=expect_sum(list(map(self._in_time, self._calls, self._given)), None, lanes).exact)
 
     def _in_time(self, call: Call, given: FloatArray) -> FloatArray:
-        late = np.repeat(self.partials[call.rank].late, self._job.plan.lanes)[: given.size]
+        late = np.repeat(self.partials[call.rank].late, self._lanes)[: given.size]
         return np.where(late, np.float32(0), given)
 
 
@@ -337,11 +346,15 @@ class Carrier(RunJobs):
             return
         try:
             job = self._job_for(first.operation, first.root, workers)
+            bits = self._lane_bits(job, calls, len(workers))
+            self.switches.controller.check_lane_bits(bits)
         except (PlanError, ControllerError) as error:
             raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
+        for call in calls:
+            call.options = replace(call.options, lane_bits=bits)
         operation = as_carried(first.operation, ring=bool(job.plan.ring))
-        parts = self._parts(job, first.operation, elements)
-        closing = self.closings.begin(job, calls)
+        parts = self._parts(job, first.operation, elements, bits)
+        closing = self.closings.begin(job, calls, bits)
         expected: ExpectedSum | ExpectedWords | ExpectedParts | None = None
         if closing is None:
             expected = self._expect(parts, calls, workers)
@@ -350,15 +363,19 @@ class Carrier(RunJobs):
         for call in calls:
             call.start_ps = max(call.start_ps, self.network.now)
         before = self._totals(*(tree for tree, _ in parts))
+        keeps = bits != WORD_BITS and closing is None
+        lost = {call.rank: np.zeros_like(call.array) for call in calls} if keeps else {}
         while True:
-            self._post(parts, operation, calls, check, closing)
+            self._post(parts, operation, calls, check, closing, lost)
             if job.plan.deadline_ps is None:  # what may be closed without some is announced by nobody
                 self._announce(parts, calls, check)
             for tree, where in parts:
                 self._run(tree, first.operation, check)
-                tree.note(operation, where.stop - where.start, words=first.options.words)
+                tree.note(operation, where.stop - where.start, words=first.options.words, bits=bits)
             if closing is None or closing.is_enough():
                 break
+        for call in calls if keeps else ():
+            self.closings.keep_rounding(job, call, lost[call.rank])
         if closing is not None:
             closing.finish()
             expected = closing.expected()
@@ -516,6 +533,7 @@ class Carrier(RunJobs):
         calls: list[Call],
         check: Callable[[], None],
         closing: Closing | None = None,
+        lost: Mapping[int, FloatArray] | None = None,
     ) -> None:
         """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
         if closing is not None:
@@ -529,7 +547,10 @@ class Carrier(RunJobs):
                 if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
                     self._post_host_server(job, collective, call)
                 array, serves = call.array[where], index == job.server
-                given = part(collective, array, call.iteration, call.learning_rate, call.options, serves=serves)
+                kept = None if lost is None or call.rank not in lost else lost[call.rank][where]
+                given = part(
+                    collective, array, call.iteration, call.learning_rate, call.options, serves=serves, lost=kept
+                )
                 if closing is not None:
                     given = replace(given, partial=closing.partials[call.rank])
                 self.network.post(index, given)
@@ -544,8 +565,8 @@ class Carrier(RunJobs):
             waits = ahead.start_ps > self.network.now
             if waits and self.network.advance(ahead.start_ps, watch, check=check) is Stop.DONE:
                 return
-            options = Options(poison=ahead.poison)
-            for job, where in self._parts(parts[0][0], "all_reduce", ahead.array.size):
+            options = Options(poison=ahead.poison, lane_bits=calls[0].options.lane_bits)
+            for job, where in self._parts(parts[0][0], "all_reduce", ahead.array.size, options.lane_bits or WORD_BITS):
                 given = part(Collective.ALL_REDUCE, ahead.array[where], 0, 0.0, options, serves=False)
                 with suppress(NonFiniteError):  # it is told when it is called
                     self.network.announce(self._endpoint(job, call), given)
@@ -589,9 +610,9 @@ class Carrier(RunJobs):
         for job, where in parts:
             inputs = [call.array[where] for call in calls if call.rank < len(workers)]
             guessed = job.guessed if first.operation == "all_reduce" else 0
-            lanes = self.experiment.lanes
-            words = first.options.words
-            sums = expect_words(inputs) if words else expect_sum(inputs, job.numbers, lanes, guessed=guessed)
+            words, bits = first.options.words, first.options.lane_bits or WORD_BITS
+            lanes, numbers = self.experiment.lanes * (WORD_BITS // bits), with_bits(job.numbers, bits)
+            sums = expect_words(inputs) if words else expect_sum(inputs, numbers, lanes, guessed=guessed)
             expected.append((where, sums))
         return ExpectedParts(expected)
 
@@ -639,7 +660,8 @@ class Carrier(RunJobs):
                     )
         elements = 1 if first.operation == "barrier" else first.array.size
         carried = carried or Operation(as_carried(first.operation, ring=bool(parts[0][0].plan.ring)))
-        plans = [(job.plan, where.stop - where.start) for job, where in parts]
+        bits = first.options.lane_bits or WORD_BITS
+        plans = [(job.plan, words_of(where.stop - where.start, bits)) for job, where in parts]
         self.records.append(
             CollectiveRecord(
                 operation=first.options.name or first.operation,

@@ -8,7 +8,7 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.entries import P4Program, switches_on_paths
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.group.agreement import Agreement
-from p4reduce.group.backend import SERVED, Call
+from p4reduce.group.backend import SERVED, Call, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError
 from p4reduce.group.membership import VIRTUAL_LEASE, Decision, Journal, Leases, OnFailure, Reach
 from p4reduce.network.jobs.network import Job
@@ -108,6 +108,7 @@ class SurvivingCarrier(Carrier):
         """As of ``Carrier.carry``; what was decided of the members meanwhile."""
         if workers is not None:
             raise RefusedError("groups of some ranks need --on-failure abort: members are watched in the whole group")
+        refuse_narrow(calls, "a group that outlives members (--on-failure)")
         with self._one:
             check()
             while self._deaths:

@@ -32,10 +32,13 @@ def carried_out(experiment, folder, progress=quiet):
         return result(cluster, {})
 
 
-@pytest.mark.parametrize(("plan", "faults"), [("steiner", FAULTS), ("ring", {})])
-def test_sums_over_datagrams_equal_those_of_virtual_time(plan, faults, tmp_path):
-    real = carried_out(Experiment(**SMALL, plan=plan, faults=faults), tmp_path)
-    virtual = run_experiment(Experiment(**{**SMALL, "time": "virtual", "links": "veth"}, plan=plan))
+@pytest.mark.parametrize(
+    ("plan", "faults", "width"),
+    [("steiner", FAULTS, {}), ("ring", {}, {}), ("steiner", FAULTS, {"lane_bits": 8, "coarse": True})],
+)
+def test_sums_over_datagrams_equal_those_of_virtual_time(plan, faults, width, tmp_path):
+    real = carried_out(Experiment(**SMALL, **width, plan=plan, faults=faults), tmp_path)
+    virtual = run_experiment(Experiment(**{**SMALL, **width, "time": "virtual", "links": "veth"}, plan=plan))
     assert real.network.result_sha256 == virtual.network.result_sha256
     assert real.network.prediction_differences == []
     assert real.real is not None
@@ -121,6 +124,7 @@ def test_a_worker_that_dies_ends_the_run_with_its_name(tmp_path):
         ({"collective": "push"}, "push needs a topology with a server"),
         ({"model": "digits", "collective": "push", "topology": SERVED}, "collective: push cannot train"),
         ({"model": "digits", "collective": "push_pull"}, "push_pull needs a topology with a server"),
+        ({"lane_bits": 8}, "lane_bits: 8 leave 5 bits for the number of each of 2 workers"),
     ],
 )
 def test_what_real_time_cannot_do_is_said_before_anything_starts(given, message, tmp_path):

@@ -16,12 +16,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
@@ -105,8 +105,8 @@ T = TypeVar("T")
 
 
 @cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cast(Any, kind))
 
 
 class StudentProgram(Apart):
@@ -149,9 +149,10 @@ class StudentProgram(Apart):
 
     def _told(self, kind: type[T], value: Any) -> T:
         try:
-            return _adapter(kind).validate_python(value)
+            found: T = _adapter(kind).validate_python(value)
         except ValidationError:
             raise self._no_answer() from None
+        return found
 
     def _no_answer(self) -> Wrong:
         return Wrong(f"{self.file.name}: what came from the process that runs it is no answer", str(self.file))

@@ -72,6 +72,27 @@ def load_be32(typingctx: Any, address: Any, index: Any) -> Any:
 
 
 @intrinsic
+def load_be16(typingctx: Any, address: Any, index: Any) -> Any:
+    """The index-th 16-bit word in network order, as int16."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _swapped(builder, builder.load(_at(builder, args[0], args[1], ir.IntType(16)), align=1))
+
+    return types.int16(types.int64, types.int64), generate
+
+
+@intrinsic
+def store_be16(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Stores an int16 as the index-th word of 16 bits, in network order."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(_swapped(builder, args[2]), _at(builder, args[0], args[1], ir.IntType(16)), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int16), generate
+
+
+@intrinsic
 def load_u8(typingctx: Any, address: Any, index: Any) -> Any:
     """The index-th byte."""
 
