@@ -298,8 +298,8 @@ class RunJobs(ABC):
             )
         if any(tree.plan.relays for tree in (self._trees if job is self.main else [job])):
             raise RefusedError(
-                f"lane_bits: {bits}, but with plan {job.plan.name} hosts add int32 inside of trees; choose a plan whose "
-                "trees are of switches alone, or 32"
+                f"lane_bits: {bits}, but with plan {job.plan.name} hosts add int32 inside of trees; choose a plan "
+                "in which switches alone add up, or 32"
             )
         try:
             if isinstance(self.numbers, BlockFloat):

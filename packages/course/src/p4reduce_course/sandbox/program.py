@@ -149,7 +149,7 @@ class StudentProgram(Apart):
 
     def _told(self, kind: type[T], value: Any) -> T:
         try:
-            found: T = _adapter(kind).validate_python(value)
+            found: T = _adapter(cast(Hashable, kind)).validate_python(value)
         except ValidationError:
             raise self._no_answer() from None
         return found
