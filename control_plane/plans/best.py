@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.forest import MOST_CHUNKS, Part, busiest_ps, predicted_forest_ps
+from p4reduce.control_plane.plans.forest import MOST_CHUNKS, STRIPED, Part, busiest_ps, predicted_forest_ps, stripes
 from p4reduce.control_plane.plans.packing import PACKING, Packer, fastest_of
 from p4reduce.control_plane.plans.problem import (
     Layout,
@@ -25,7 +25,6 @@ from p4reduce.control_plane.plans.problem import (
 from p4reduce.control_plane.plans.ring import ps, ring
 from p4reduce.control_plane.plans.routes import frame_bytes, path_latency_ps
 from p4reduce.control_plane.plans.steiner import steiner
-from p4reduce.control_plane.plans.striped import STRIPED, stripes
 from p4reduce.control_plane.plans.trees import central, finish, mst, spt
 
 BEST: Final = "best"

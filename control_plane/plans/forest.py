@@ -1,7 +1,8 @@
-"""Several trees at once, each with a part of the tensor: what they put on links, and how long that takes."""
+"""Several trees at once, each with a part of the tensor: what they put on links, how long that takes; ``striped``."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
@@ -9,11 +10,13 @@ from typing import Final
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.problem import Layout, Problem, TreeLayout, all_paths, link_frames, timing
 from p4reduce.control_plane.plans.routes import frame_bytes
+from p4reduce.control_plane.plans.trees import finish
 from p4reduce.control_plane.resources import SLOTS
 from p4reduce.topologies.model import Hop
 
 MOST_TREES: Final = 12
 """trees of a job"""
+STRIPED: Final = "striped"
 MOST_CHUNKS: Final = SLOTS // 2
 """in flight in a tree that has all slots of a switch, two for each"""
 
@@ -105,3 +108,34 @@ def refuse_one_tree(name: str) -> PlanError:
         f"plan {name} is several trees, which all-reduces of a whole group in virtual time have ('run', 'compare', "
         "'sweep', 'launch' with --on-failure abort, without a deadline); choose steiner here"
     )
+
+
+# `striped`: each tree has an equal part of the tensor. Each switch that is the nearest one for some worker is the root
+# of a tree: workers hang on their nearest switch, and these switches on the root. With k roots a link to the upper
+# switches carries 1/k of the tensor for each tree that crosses it, where one tree has all of it cross the links next
+# to its root.
+
+
+def stripes(problem: Problem) -> list[TreeLayout]:
+    """The trees, at most :data:`MOST_TREES`; one where all workers have the same nearest switch.
+
+    Raises
+    ------
+    PlanError
+        No switch can aggregate, or the job has a server, which is where a tree has to end.
+    """
+    if problem.server is not None:
+        raise PlanError(f"plan {STRIPED}: a job with a server has one tree, to the server; choose steiner")
+    nearest = {worker: problem.paths.nearest(worker, problem.capable) for worker in problem.workers}
+    places = list(dict.fromkeys(nearest.values()))
+    found: list[TreeLayout] = []
+    for root in places[:MOST_TREES]:
+        parent = dict(nearest) | {switch: root for switch in places if switch != root}
+        layouts: list[TreeLayout] = []
+        for variant in (problem.spreading, problem):
+            with suppress(PlanError):
+                layouts.append(finish(problem, TreeLayout(root, parent, variant.spread)))
+        if not layouts:
+            raise PlanError(f"plan {STRIPED}: no tree from {root} connects the workers")
+        found.append(min(layouts, key=lambda one: busiest_ps(problem, frames_of(problem, [*found, one]))))
+    return found

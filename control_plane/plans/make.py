@@ -7,7 +7,7 @@ from typing import Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.best import BEST, choose
-from p4reduce.control_plane.plans.forest import refuse_one_tree
+from p4reduce.control_plane.plans.forest import STRIPED, refuse_one_tree
 from p4reduce.control_plane.plans.packing import PACKING
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
 from p4reduce.control_plane.plans.problem import (
@@ -30,7 +30,6 @@ from p4reduce.control_plane.plans.problem import (
     timing,
 )
 from p4reduce.control_plane.plans.routes import DEFAULT_LANES, Cost
-from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.control_plane.resources import Grant, Resources, Share
 from p4reduce.topologies import Topology
 from p4reduce.workers.specs import CLOSED, MOST_CHILDREN

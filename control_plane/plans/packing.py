@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.forest import MOST_TREES, Part, paces, predicted_forest_ps
-from p4reduce.control_plane.plans.kernels.packing import cheap_tree
+from p4reduce.control_plane.plans.kernels.spanning import cheap_tree
 from p4reduce.control_plane.plans.problem import Problem, TreeLayout, all_paths, check_forwarding
 from p4reduce.control_plane.plans.routes import frame_bytes
 from p4reduce.workers.specs import MOST_CHILDREN

@@ -13,12 +13,11 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.best import BEST, fastest
+from p4reduce.control_plane.plans.forest import STRIPED, slots_of_each, stripes
 from p4reduce.control_plane.plans.forest import Part as TreePart
-from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.plans.packing import PACKING, packing
 from p4reduce.control_plane.plans.problem import Problem
-from p4reduce.control_plane.plans.striped import STRIPED, stripes
 from p4reduce.control_plane.resources import SLOTS, Resources
 from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
@@ -265,7 +264,8 @@ class RunJobs(ABC):
             return STRIPED, [TreePart(layout) for layout in stripes(problem)]
         if given.plan == PACKING:
             return PACKING, packing(problem)
-        chosen, parts = fastest(problem, relays=not narrow)
+        lossy = any(probability > 0 for _, probability in given.faults)  # relays repair losses slowly
+        chosen, parts = fastest(problem, relays=not (narrow or lossy))
         return f"{BEST} ({chosen})", parts
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:

@@ -18,9 +18,9 @@ from p4reduce.control_plane.counters import (
     parts_bound,
     plan_bound,
 )
+from p4reduce.control_plane.plans.forest import STRIPED
 from p4reduce.control_plane.plans.packing import PACKING
 from p4reduce.control_plane.plans.routes import hops, on_wire_ps
-from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.jobs import FlowCarrier, RunJobs

@@ -507,7 +507,7 @@ class Occupant:
         if self.under_way not in _UP or self.plan.ring or self.plan.mesh:
             return {}
         found = self.queued()
-        slowest = max(found[hop] for hop in ((own, self.plan.up(own).port) for own in self.plan.workers))
+        slowest = max(found[own, 1] for own in self.plan.workers)
         return {hop: time for hop, time in found.items() if time <= slowest}
 
     @cached_property

@@ -51,7 +51,7 @@ ALL_AT_LEAF2 = {**dict.fromkeys(HOSTS, "leaf2"), "leaf2": "leaf1"}
     [
         (TreeLayout("leaf1", dict.fromkeys(HOSTS[:3], "leaf1")), "does not connect h4 to its root leaf1"),
         (TreeLayout("leaf1", dict.fromkeys(HOSTS, "leaf2")), "has 0 children at leaf1"),
-        (TreeLayout("h1", dict.fromkeys(HOSTS[1:], "h1")), "adds up at h1, which is no capable switch"),
+        (TreeLayout("h5", dict.fromkeys(HOSTS, "h5")), "adds up at h5, which is no capable switch and no worker"),
         (
             TreeLayout("leaf1", {**dict.fromkeys(HOSTS[:2], "leaf1"), **dict.fromkeys(HOSTS[2:], "leaf2"), **CYCLE}),
             "does not connect h3",

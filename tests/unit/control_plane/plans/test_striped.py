@@ -8,9 +8,8 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import parts_bound, plan_bound
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.best import fastest
-from p4reduce.control_plane.plans.forest import MOST_TREES
+from p4reduce.control_plane.plans.forest import MOST_TREES, STRIPED, stripes
 from p4reduce.control_plane.plans.problem import Problem
-from p4reduce.control_plane.plans.striped import STRIPED, stripes
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load
 
