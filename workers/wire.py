@@ -180,6 +180,10 @@ def _units(header: Header) -> Iterator[tuple[Field, ...]]:
             run = []
 
 
+_UNITS: Final = {header.name: tuple(_units(header)) for header in HEADERS}
+"""by the name of a header"""
+
+
 def _unit_dtype(size: int) -> Any:
     return {1: ">u1", 2: ">u2", 4: ">u4", 8: ">u8"}.get(size, ("u1", (size,)))
 
@@ -233,7 +237,7 @@ def ipv4_checksums(frames: NDArray[np.uint8]) -> NDArray[np.uint16]:
 def _pack_header(header: Header, values: NDArray[np.void], out: NDArray[np.uint8]) -> None:
     """Writes the columns of one header into ``out``, uint8 of shape (k, header.bytes)."""
     at = 0
-    for run in _units(header):
+    for run in _UNITS[header.name]:
         size = sum(field.bits for field in run) // 8
         unit = np.zeros(len(values), np.uint64)
         for field in run:
@@ -300,7 +304,7 @@ def unpack(frames: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.int3
     values = np.zeros(len(frames), HEADER_DTYPE)
     at = 0
     for header in HEADERS:
-        for run in _units(header):
+        for run in _UNITS[header.name]:
             size = sum(field.bits for field in run) // 8
             wide = np.zeros((len(frames), 8), np.uint8)
             wide[:, 8 - size :] = frames[:, at : at + size]
