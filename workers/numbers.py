@@ -147,11 +147,13 @@ def check_bits(bits: int, members: int, *, coarse: bool = False) -> None:
     """
     left = bits_left(bits, members)
     if left < 1:
-        raise ValueError(f"lane_bits: {bits} leave no bit for each of {members} workers; choose wider ones")
+        raise ValueError(
+            f"lane_bits: {bits} leaves no bit for the number of each of {members} workers; choose wider lanes"
+        )
     if left < FEWEST_BITS and not coarse:
         raise ValueError(
-            f"lane_bits: {bits} leave {left} bits for the number of each of {members} workers, fewer than "
-            f"{FEWEST_BITS}: choose wider ones, or say that such coarse sums will do (--coarse)"
+            f"lane_bits: {bits} leaves {left} bits for the number of each of {members} workers, fewer than "
+            f"{FEWEST_BITS}: choose wider lanes, or accept coarse sums with --coarse"
         )
 
 

@@ -412,9 +412,9 @@ class Communicator:
     ) -> A | Handle[A]:
         """The own block of the sum over all workers: ``array`` is cut into ``size`` equal blocks.
 
-        The result is a view of the block in ``array``; the other blocks hold their part of the sum, or what was given.
-        Types and ``not_finite`` as of ``all_reduce``. Where a tree of switches adds up in virtual time, each block goes
-        to its owner only (docs/plans.md); elsewhere this is an all-reduce.
+        The result is a view of the block in ``array``; the other blocks of ``array`` are undefined afterwards. Types
+        and ``not_finite`` as of ``all_reduce``. Where a tree of switches adds up in virtual time, each block goes to
+        its owner only (docs/plans.md); elsewhere this is an all-reduce.
         """
         if isinstance(array, np.ndarray) and array.size % self.size:
             raise ValueError(f"reduce_scatter: {array.size} elements are no {self.size} equal blocks")

@@ -225,11 +225,12 @@ class Experiment(BaseModel):
             return self
         if self.plan in HOST_PLANS or self.collective != "all_reduce":
             raise ValueError(
-                f"lane_bits: {self.lane_bits} are for all_reduce where switches add up; with plan {self.plan} and "
-                f"collective {self.collective} numbers travel as float32: choose steiner, mst, spt or striped, or 32"
+                f"lane_bits: {self.lane_bits} is for all_reduce with plans in which switches add; with plan "
+                f"{self.plan} and collective {self.collective} numbers travel as float32: choose steiner, mst, spt or "
+                "striped, or 32"
             )
         if self.speculate:
-            raise ValueError("speculate: a guess costs bits that narrow lanes do not have; leave one of them away")
+            raise ValueError("speculate: a guess costs bits that narrow lanes do not have; leave one of them out")
         if self.on_failure != "abort":
             raise ValueError("lane_bits: a group that outlives members has lanes of 32 bits; on_failure: choose abort")
         return self

@@ -207,7 +207,7 @@ def test_what_knows_no_narrow_lanes_refuses_them_by_name(given: dict[str, Any], 
     ("given", "bits", "text"),
     [
         ({"plan": "ring"}, 16, "with plan ring hosts add float32"),
-        ({}, 8, "8 leave 4 bits for the number of each of 3 workers, fewer than 7"),
+        ({}, 8, "8 leaves 4 bits for the number of each of 3 workers, fewer than 7"),
         ({"on_failure": "raise"}, 16, "a group that outlives members"),
         ({"time": "flow"}, 16, "the flow model"),
     ],

@@ -218,11 +218,11 @@ def test_rounding_by_chance_has_no_drift_and_differs_by_worker_iteration_and_chu
 
 def test_too_few_bits_for_a_worker_are_refused_unless_asked_for() -> None:
     check_bits(16, 128)
-    with pytest.raises(ValueError, match="16 leave 6 bits for the number of each of 129 workers, fewer than 7"):
+    with pytest.raises(ValueError, match="16 leaves 6 bits for the number of each of 129 workers, fewer than 7"):
         check_bits(16, 129)
     check_bits(16, 129, coarse=True)
     check_bits(8, 32, coarse=True)
-    with pytest.raises(ValueError, match="8 leave no bit for each of 33 workers"):
+    with pytest.raises(ValueError, match="8 leaves no bit for the number of each of 33 workers"):
         check_bits(8, 33, coarse=True)
 
 

@@ -437,10 +437,9 @@ def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
 # alone four channels of a model sent a twentieth of their frames again.)
 #
 # Where all jobs on its links have one class, queues are first come, first served, and round trips show what is in
-# them, but too late: windows that open at once fill a queue before the first round trips have told of it. (8 jobs that
-# broadcast on 8 hosts asked for each chunk 17 times, and took 9 times as long as their links.) So a chunk is asked for
-# by time later by what the windows of the jobs that are busy may add. What it takes to find a loss by order, and to ask
-# again, stays.
+# them, but too late: windows that open at once fill a queue before the first round trips show how long it is. So the
+# first question for a chunk that is missing by time comes later, by what the windows of active jobs may add. How a loss
+# is found by order, and when a question is repeated, does not change.
 
 
 def chunk_times(plan: Plan) -> dict[Hop, int]:

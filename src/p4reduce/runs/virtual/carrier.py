@@ -497,9 +497,7 @@ class Carrier(RunJobs):
                 self.network.advance(call.start_ps, check=check)
             for rank, (job, where) in enumerate(parts):
                 array = call.array[where]
-                if (
-                    pushes and rank == call.rank
-                ):  # chunks that it shares with other blocks are still to be sent as given
+                if pushes and rank == call.rank:  # its other jobs still send the chunks that blocks share, as given
                     array = sums[rank] = array.copy()
                 post = _post_of_block(call, array, owner=rank == call.rank)
                 self.network.post(self._endpoint(job, call), post)

@@ -124,7 +124,7 @@ def test_a_worker_that_dies_ends_the_run_with_its_name(tmp_path):
         ({"collective": "push"}, "push needs a topology with a server"),
         ({"model": "digits", "collective": "push", "topology": SERVED}, "collective: push cannot train"),
         ({"model": "digits", "collective": "push_pull"}, "push_pull needs a topology with a server"),
-        ({"lane_bits": 8}, "lane_bits: 8 leave 5 bits for the number of each of 2 workers"),
+        ({"lane_bits": 8}, "lane_bits: 8 leaves 5 bits for the number of each of 2 workers"),
     ],
 )
 def test_what_real_time_cannot_do_is_said_before_anything_starts(given, message, tmp_path):
