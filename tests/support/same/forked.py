@@ -116,6 +116,7 @@ def _in_child(job: Job, folder: Path) -> None:
     (work / "tmp").mkdir(parents=True)
     os.chdir(work)
     os.environ["TMPDIR"] = str(work / "tmp")
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")  # runs in real time that are not this job's are not listed
     for name, text in job.given.items():
         path = work / name
         path.parent.mkdir(parents=True, exist_ok=True)
