@@ -18,6 +18,9 @@
 #define TYPE_RESULT 3
 #define TYPE_ASK 4
 
+// `count` of an ASK to a child: the RESULT has been sent, and is on its way as far as this switch knows.
+#define RESULT_SENT 0xffff
+
 #define ETHERNET_BYTES 14
 #define IPV4_BYTES 20
 #define UDP_BYTES 8
@@ -70,7 +73,10 @@ header inc_t {
     bit<1>  has_lanes;      // LANES words of 32 bits follow
     bit<16> job;
     bit<16> epoch;
-    bit<16> count;          // contributions of workers in this packet
+    // Contributions of workers in this packet. Of an ASK to the parent: how much higher than `seq` that of the latest
+    // RESULT is that has come; 0: send the RESULT in any case. Of an ASK to a child: how many switches up its
+    // contribution is in, or RESULT_SENT; 0: send the contribution.
+    bit<16> count;
     bit<32> seq;            // chunk sequence number of the job, goes on across epochs
     bit<32> iteration;      // training iteration: chooses the priority
     // Of an ASK downwards these two are one field, the children that are awaited.
@@ -154,6 +160,7 @@ struct metadata_t {
     bit<32> missing;        // and which children are awaited there
     bit<32> absent;         // children whose contributions the chunk has been closed without
     bit<1>  overdue;        // it may be
+    bit<1>  lost;           // the RESULT of the chunk that is asked for is not on its way
     FOR_EACH_WORD(DECLARE_OVERFLOW)     // the sign bit of each lane that overflowed
     bit<8>  refused;        // a REFUSED_... reason, 0 = not refused
 }

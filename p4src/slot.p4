@@ -13,7 +13,8 @@
 //  PUSH, PULL, same seq         child in, otherwise               refused: duplicate           -
 //  ASK                          older generation, or seq+slots    -                            ASK
 //  ASK, same seq                child not in                      -                            ASK
-//  ASK, same seq                done                              load                         REPLAY
+//  ASK, same seq                done, and its RESULT is lost      load                         REPLAY
+//  ASK, same seq                done, and it is on its way        -                            SENT
 //  ASK, same seq                lowest of who is in, full         -                            ASK_UP
 //  marked late, same seq        child in, overdue                 close                        as if complete
 //  ASK, same seq                otherwise                         -                            WAIT
@@ -23,12 +24,18 @@
 //  RESULT, same generation, seq full, not done                    store, done := 1             DOWN
 //  RESULT marked late           as for a PUSH, not done           store, close all out, done   DOWN
 //  ASK, same generation, seq    full, not done                    load                         UP_AGAIN
+//  SENT, same generation, seq   full, not done                    -                            ASK_UP
 //  WAIT, same generation, seq   full, not done                    -                            WAIT_DOWN
 //  anything else                                                  refused                      -
 //
 // "If complete": at the root done := 1 and DOWN, elsewhere UP. But for a close, ASK and WAIT write no slot: what they
 // bring about, a RESULT or a partial sum once more, is what its receiver takes once. A WAIT is an ASK whose `count` says
 // how many switches up the contribution is in, from 1 on; 0 asks for it.
+//
+// RESULTs are numbered in the order in which they leave. A child that lacks one says which came last. Links keep the
+// order of frames, so a RESULT is lost if one with a higher number has come. Otherwise it may still wait in the queue of
+// the link, and a second copy would make the queue longer. The answer SENT has no lanes, and waits behind the RESULT in
+// the same queue: if it comes first, the RESULT is lost, and its receiver asks again with `count` 0.
 //
 // A chunk is overdue when its job has an entry in table `deadline`, it was opened longer ago than that says, and each of
 // the missing took part in the chunk an eighth of the slots before it, or in one that is done of those in between: that
@@ -69,6 +76,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     register<bit<128>>(SLOTS) slots;
     // Of each slot: the children that its chunk was closed without (32 bits), and when it was opened (48, microseconds).
     register<bit<80>>(SLOTS) closings;
+    register<bit<32>>(1) results;       // RESULTs made here, of all jobs
+    register<bit<32>>(SLOTS) numbers;   // of each slot that is done: which of them its RESULT was
     FOR_EACH_WORD(DECLARE_LANES)
 
     // Reads the slot, and what else the cases below go by.
@@ -250,6 +259,29 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         size = JOB_ENTRIES;
     }
 
+    action number() {
+        bit<32> latest;
+        results.read(latest, 0);
+        latest = latest + 1;
+        results.write(0, latest);
+        numbers.write(meta.index, latest);
+    }
+
+    // Whether the RESULT of the latest chunk that the child has left after that of the chunk it asks for.
+    action look_for_result() {
+        bit<128> cell;
+        bit<32> later;
+        bit<32> asked;
+        bit<32> seq = hdr.inc.seq + (bit<32>)(int<32>)(int<16>)hdr.inc.count;
+        bit<32> place = meta.base + (seq & (meta.slots - 1));
+        slots.read(cell, place);
+        numbers.read(later, place);
+        numbers.read(asked, meta.index);
+        later = asked - later;
+        meta.lost = (bit<1>)(hdr.inc.count == 0)
+            | ((bit<1>)(cell[127:64] == meta.generation ++ seq) & cell[2:2] & later[31:31]);
+    }
+
     // Whoever was closed out is told so.
     action replay() {
         recall();
@@ -316,7 +348,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
                 } else if (meta.slot.generation != meta.generation || meta.slot.seq != hdr.inc.seq
                     || meta.slot.bitmap != meta.full || meta.slot.done == 1) { refuse(REFUSED_RESULT); }
                 else if (hdr.inc.type == TYPE_ASK) {
-                    if (hdr.inc.count != 0) {
+                    if (hdr.inc.count == RESULT_SENT) {
+                        tell(REPLY_ASK_UP, 0, 0);
+                    } else if (hdr.inc.count != 0) {
                         tell(REPLY_ASK_DOWN, hdr.inc.count |+| 1, hdr.inc.exponent ++ hdr.inc.token);
                     }
                     else if (meta.slot.has_lanes == 1) { again_lanes(); }
@@ -333,11 +367,13 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
             } else if ((meta.slot.bitmap & meta.child) == 0) {
                 tell(REPLY_ASK, 0, meta.full & ~meta.slot.bitmap);
             } else if (meta.slot.done == 1) {
-                if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }
+                look_for_result();
+                if (meta.lost == 0) { tell(REPLY_ASK, RESULT_SENT, 0); }
+                else if (meta.slot.result_lanes == 1) { replay_lanes(); }
+                else { replay(); }
             } else if (meta.slot.bitmap == meta.full) {
                 recall_lowest();
-                if (meta.lowest == 1) { tell(REPLY_ASK_UP, 0, 0); }
-                else { tell(REPLY_ASK, 1, 0); }
+                if (meta.lowest == 1) { tell(REPLY_ASK_UP, hdr.inc.count, 0); }
             } else if (hdr.inc.late == 1) {
                 tell(REPLY_OVERDUE, 1, meta.full & ~meta.slot.bitmap);
             } else {
@@ -390,6 +426,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
                 refuse(REFUSED_DUPLICATE);
             }
         }
+        if (meta.reply == REPLY_DOWN) { number(); }
     }
 }
 

@@ -94,7 +94,7 @@ def set_worker(
     for name in ("ask_queue", "again_queue", "late"):
         record[name] = keep(np.zeros(2 * ring, np.int64))
     record["skipped"] = keep(np.zeros(ring, np.uint8))
-    record["wait_seq"] = -1
+    record["wait_seq"] = record["latest"] = -1
     if timing.reorder is not None:
         record["reorder"] = max(1, timing.reorder)
     record["least_reorder"] = record["reorder"]
@@ -286,6 +286,7 @@ class Endpoints:
                 room = most if spec.window is None else spec.window
                 set_worker(self._records[index], keep, most, reach, room, spec.timing, spec.congestion)
                 self._records[index]["repeats"] = spec.repeats
+                self._records[index]["prompt"] = spec.prompt
                 self._records[index]["deadline"] = spec.deadline_ps or 0
                 self._records[index]["share"] = (spec.deadline_ps or 0) // spec.levels
                 if spec.guesses:

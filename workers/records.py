@@ -146,6 +146,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # slowly (patience.py); moved_at: when a chunk that was not asked for, or for nothing, was answered last.
         # cover: for how long other jobs' windows may keep a chunk waiting, picoseconds; burst: in queues of switches;
         # joined: its round trips when one of these jobs, or this one, last began.
+        # latest: the chunk whose RESULT came last, of those sent for the first time.
+        # prompt: whoever is asked repeats no RESULT that is on its way, so this worker may ask early.
         # repeats: it asks by sending its contribution again. deadline, share: of a tree that closes chunks, and of each
         # of its levels, picoseconds.
         *_integers("asks", "waits", "wait_seq", "wait_level", "wait_mask", "wait_at", "own_losses", "own_rate"),
@@ -164,6 +166,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "cover",
             "burst",
             "joined",
+            "latest",
+            "prompt",
         ),
         # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
         # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
@@ -237,7 +241,8 @@ ENTRY_DTYPE: Final = np.dtype(
         ("contributions", "u2"),
         # A worker's: in_order: it left in its turn; flies: it counts as on its way; again: it is to be sent again;
         # told: a WAIT came since it was last asked for (waited: ever); repeated: its RESULT was; proven: whether that
-        # was for nothing is known; own_loss: its own link lost of it.
+        # was for nothing is known; own_loss: its own link lost of it; insists: its RESULT has been sent, but is not on
+        # its way: it is to be asked for in any case (INSISTS), or has been (INSISTED).
         ("in_order", "u1"),
         ("flies", "u1"),
         ("again", "u1"),
@@ -247,6 +252,7 @@ ENTRY_DTYPE: Final = np.dtype(
         ("repeated", "u1"),
         ("proven", "u1"),
         ("own_loss", "u1"),
+        ("insists", "u1"),
         # asks, unheard: questions, and those since something was heard of the chunk
         ("asks", "i4"),
         ("unheard", "i4"),

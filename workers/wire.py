@@ -27,6 +27,8 @@ INC_UDP_PORT: Final = 9400
 INC_VERSION: Final = 1
 INC_VERSION_NARROW: Final = 2
 """of a frame whose lanes are narrower than 32 bits: a program that adds them as 32 must not take it"""
+RESULT_SENT: Final = 0xFFFF
+"""``count`` of an ASK to a child: the RESULT has been sent, and is on its way as far as the sender knows"""
 IP_TTL: Final = 64
 ECN_CAPABLE: Final = 2
 """ECT(0) of RFC 3168: what every frame of ours leaves with"""

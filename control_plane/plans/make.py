@@ -204,7 +204,8 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         raise PlanError(f"deadline_ps: the tree adds up at worker {relays[0]}, and only switches close chunks")
     if request.deadline_ps is not None and isinstance(layout, TreeLayout) and _levels(layout) > CLOSED - 2:
         raise PlanError(f"deadline_ps: a tree of {_levels(layout)} levels of switches has none; at most {CLOSED - 2}")
-    slots, grant = _take(problem, request, layout, wanted, late_slots(times.window), resources)
+    plenty = late_slots(times.window, _levels(layout) if isinstance(layout, TreeLayout) else 1)
+    slots, grant = _take(problem, request, layout, wanted, plenty, resources)
     aggregators, relays_ = _aggregators(problem, layout, paths, grant, request)
     return Plan(
         name=name,

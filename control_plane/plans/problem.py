@@ -334,13 +334,14 @@ def choose_window(needed: int) -> int:
     return power_of_two(with_margin(needed))
 
 
-def late_slots(needed: int) -> int:
-    """Slots with which a chunk may be late by four round trips before it holds up the one that takes its slot next.
+def late_slots(needed: int, levels: int) -> int:
+    """Slots with which a chunk may be late by some round trips before it holds up the one that takes its slot next.
 
-    A worker sends a chunk when the result half the slots before it is in; one that was lost is missing for a round trip
-    until that is noticed, and for one or two more until it is repaired (docs/performance.md has what they bring).
+    A worker sends a chunk when the result half the slots before it is in. One that was lost is missing for a round trip
+    until that is noticed, and for one or two more until it is repaired: four in a tree of up to two ``levels`` of
+    switches. Each further level can lose it once more, so it has two round trips more.
     """
-    return power_of_two(8 * needed)
+    return power_of_two(4 * max(2, levels) * needed)
 
 
 def with_margin(needed: int) -> int:

@@ -14,6 +14,11 @@ as wide as what proves to have been late). What proves it here is exact: a RESUL
 repeated since it had been asked for left before that, and so was overtaken on the way. From then on a chunk is missing
 by order only if what has been answered left by so much later, and as many chunks may be on their way as have slots.
 
+A RESULT that is late may wait in the queue of a link, where a second copy would make the queue longer. So an ASK says
+which RESULT came last (`evidence`), and the switch repeats a RESULT only if that one left after it. Otherwise it
+answers that the RESULT has been sent (``wire.RESULT_SENT``). Links keep the order of frames: when this answer comes,
+the RESULT has come too, or it is lost, and the worker insists.
+
 Switches that close chunks by a deadline look when they are asked. So each chunk of such an operation is asked for when
 the deadline has passed, and each level's share of it, in silence too, where nobody tells a worker to wait. What has
 been silent for so long is in no queue, and does not count as on its way: all that waits for a straggler is open at
@@ -49,6 +54,9 @@ from p4switch.native.memory import carray, load_u8, pointer, store_u8
 _ANSWERED: Final = int(EntryState.ANSWERED)
 NOTHING: Final = -1
 
+_LOSSY: Final = 3 * CHUNK // 64
+"""of a worker's chunks: from there on its own link loses so much that it asks early, where that costs little"""
+
 # Where a skipped chunk stands.
 _SKIPPED: Final = 1
 _LATE: Final = 2
@@ -75,11 +83,23 @@ def is_overdue(e: Any, seq: int) -> Any:
 
 
 @kernel
+def _may_be_prompt(e: Any) -> Any:
+    """Whether needless questions bring no RESULTs, and no other job's frames make round trips longer than they were."""
+    return e.prompt and e.adaptive == 0 and e.cover == 0
+
+
+@kernel
+def is_prompt(e: Any) -> Any:
+    """Whether this worker asks early and often: its own link loses much, and needless questions bring no RESULTs."""
+    return _may_be_prompt(e) and e.own_rate > _LOSSY
+
+
+@kernel
 def may_fly(e: Any) -> Any:
-    """Whether one more chunk may be on its way; where frames are late on their way, as many as have slots."""
+    """Whether one more chunk may be on its way; where many are late, as many as have slots."""
     if e.adaptive:
         return has_room(e)
-    return e.flight < (e.room if e.late_by == 0 else e.window)
+    return e.flight < (e.room if e.late_by == 0 and not is_prompt(e) else e.window)
 
 
 # Queues of seqs: a head, a tail, and 2 * ring places.
@@ -292,7 +312,13 @@ def is_last(e: Any) -> Any:
 @kernel
 def tail_trip(e: Any) -> Any:
     """After which the last chunks are missing by time, as long as answers come."""
-    return 3 * trip(e) // 2
+    return _prompt_trip(e) if _may_be_prompt(e) else 3 * trip(e) // 2
+
+
+@kernel
+def _prompt_trip(e: Any) -> Any:
+    """After which one asks, and asks again, where questions cost hardly anything: there and back, and a margin."""
+    return 9 * _shortest_trip(e) // 8 + e.late_by
 
 
 @kernel
@@ -333,6 +359,8 @@ def _behind_others(e: Any, entry: Any, due: int) -> Any:
 @kernel
 def due_at(e: Any, entry: Any) -> Any:
     """When a chunk that is on its way is missing by time."""
+    if entry.asks == 0 and is_prompt(e):
+        return max(entry.sent_at, e.resumed_at) + 5 * _prompt_trip(e) // 4
     if entry.asks == 0 and _is_hasty(e):
         return max(entry.sent_at, e.resumed_at) + _soon(e)
     if entry.asks == 0 and is_last(e) and e.answered_at > entry.sent_at:
@@ -349,7 +377,9 @@ def due_at(e: Any, entry: Any) -> Any:
         return max(due, e.moved_at + 3 * trip(e)) if entry.order > e.top else due
     since = max(entry.asked_at, e.resumed_at)
     wait = 2 * trip(e)
-    if entry.told:
+    if (is_prompt(e) or (_may_be_prompt(e) and is_last(e))) and entry.unheard <= _PATIENT:
+        wait = _prompt_trip(e)
+    elif entry.told:
         wait = max(wait, (entry.asked_at - entry.sent_at) // (2 if e.adaptive else 16))
     elif tells_of_queues(e) and e.own_rate <= _CLEAN and e.results_received > _MANY:
         wait *= max(1 << min(max(entry.unheard - 1, 0), _MOST_DOUBLED), 1 + (entry.unheard - _PATIENT) // 8)
@@ -404,6 +434,9 @@ _OWN_LOSSES: Final = CHUNK // 8
 _FORGETFUL: Final = 64
 """questions by order after which frames that overtake each other are half forgotten, and a bit more"""
 
+INSISTS: Final = 1
+INSISTED: Final = 2
+
 # Why a chunk was asked for.
 _BY_ORDER: Final = 1
 _BY_TIME: Final = 2
@@ -442,6 +475,7 @@ def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
     entry.told = 0
     entry.waited = 0
     entry.own_loss = 0
+    entry.insists = 0
     entry.order = e.order - 1 + in_order
     e.order += in_order
     entry.attempts += 1
@@ -470,8 +504,38 @@ def mark_sent_again(e: Any, entry: Any) -> None:
 
 
 @kernel
+def evidence(e: Any, entry: Any, seq: int) -> Any:
+    """The field ``count`` of the ASK that is about to leave: how much higher the latest RESULT's seq is, modulo 2**16.
+
+    0: whoever is asked repeats the RESULT in any case. 2**15: in no case if it has been sent. So asks a worker that has
+    asked before and goes by time, since the RESULT that was repeated may still be on its way.
+    """
+    ahead = e.latest - seq
+    if entry.insists == INSISTS:
+        return 0
+    if (entry.asks > 0 and entry.cause == _BY_TIME) or e.latest == NOTHING or abs(ahead) >= 1 << 15:
+        return 1 << 15
+    return ahead & 0xFFFF
+
+
+@kernel
+def result_was_sent(e: Any, entry: Any, seq: int, now: int) -> Any:
+    """The switch had sent the RESULT before this answer, and the RESULT has not come: whether that is news."""
+    if entry.insists != 0 or entry.asks == 0:
+        return False
+    entry.insists = INSISTS
+    _hear_of_loss(e, entry, now)
+    if not entry.lost:
+        entry.lost = 1
+        _land(e, entry)
+        queue_question(e, seq)
+    return True
+
+
+@kernel
 def mark_asked(e: Any, entry: Any, now: int) -> None:
     """An ASK leaves."""
+    entry.insists = INSISTED if entry.insists == INSISTS else 0
     entry.lost = 0
     entry.told = 0
     entry.asks += 1
@@ -529,10 +593,16 @@ def asked_for(e: Any, entry: Any, seq: int, now: int) -> Any:
 def lost_above(e: Any, entry: Any, now: int) -> None:
     """The parent has said that it lacks a chunk, which is sent again."""
     _lose_here(e, entry)
+    _hear_of_loss(e, entry, now)
+
+
+@kernel
+def _hear_of_loss(e: Any, entry: Any, now: int) -> None:
+    """What was taken for silence is a loss, perhaps of more."""
     entry.told = 0
     entry.unheard = 0
     if now - e.answered_at > 2 * trip(e):
-        e.answered_at = now  # not silence, but a loss: perhaps of more
+        e.answered_at = now
         e.timer = now
 
 
@@ -635,6 +705,8 @@ def find_missing(e: Any, now: int) -> None:
                 break  # what left after it is younger still
         elif not entry.lost and not entry.again:
             patience = 0 if entry.asks == 0 else ((4 if e.adaptive else 3) if entry.told else 2) * trip(e)
+            if is_prompt(e) and entry.asks > 0:
+                patience = _prompt_trip(e)
             if now - entry.asked_at >= patience or entry.asks == 0:
                 _miss(e, entry, seq, _BY_ORDER)
 
@@ -749,6 +821,7 @@ def rewind(e: Any, seq: int) -> None:
     e.low = seq
     e.next = seq
     e.epoch_base = seq
+    e.latest = NOTHING
     e.late_by = 0
     e.rtt_min = e.srtt
     empty_queues(e)

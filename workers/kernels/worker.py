@@ -64,6 +64,7 @@ from p4reduce.workers.kernels.recovery import (
     NOTHING,
     answered_twice,
     asked_for,
+    evidence,
     find_missing,
     is_in,
     is_overdue,
@@ -76,6 +77,7 @@ from p4reduce.workers.kernels.recovery import (
     next_again,
     next_late,
     next_question,
+    result_was_sent,
     settle,
     skip,
     take_late,
@@ -293,12 +295,13 @@ def worker_transmit(e: Any, now: int, out: Any) -> Any:
     seq = next_question(e)
     if seq != NOTHING:
         entry = entry_at(e, seq)
+        count = evidence(e, entry, seq)
         mark_asked(e, entry, now)
         if e.repeats and entry.has_lanes:
             mark_sent_again(e, entry)
             return _push(e, entry, seq, out)
         flags = RESEND | LATE if entry.closes else RESEND
-        return write_frame(e, out, 0, _TYPE_ASK, flags, 0, seq, entry.iteration, 0)
+        return write_frame(e, out, 0, _TYPE_ASK, flags, count, seq, entry.iteration, 0)
     seq = next_again(e)
     if seq != NOTHING:
         entry = entry_at(e, seq)
@@ -336,6 +339,8 @@ def _asked(e: Any, frame: Any, seq: int, now: int) -> Any:
     if seq < e.low or entry.seq != seq or entry.state != _OUTSTANDING:
         return _DUPLICATE
     level = count_of(frame)
+    if level == wire.RESULT_SENT:
+        return 0 if result_was_sent(e, entry, seq, now) else _DUPLICATE
     if level > 0:
         told_to_wait(e, entry, seq, level, mask_of(frame), now)
         return 0
@@ -410,6 +415,8 @@ def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
     if e.truths != 0 and entry.operation == e.operation:
         note_announced(e, seq - e.start + e.known, entry.carried)
     e.results_received += 1
+    if flags & RESEND == 0:
+        e.latest = seq
     if congestion_of(frame):
         cut(e, entry.order)
     settle(e, entry, now, 1 if flags & RESEND else 0)

@@ -55,6 +55,7 @@ class Worker:
         self.reach, self.memory = reach, window + reach if memory is None else memory
         self.closes = memory is not None  # it asks for chunks that may be closed without some
         self.results: dict[int, Result] = {}
+        self.latest: int | None = None  # the chunk whose first RESULT came last in this epoch
         self.missing = 0  # the oldest chunk without a result
         self.inputs: dict[int, Lanes | None] = {}  # kept while a new epoch may ask for them again
         self.sent: set[int] = set()  # in this epoch
@@ -79,6 +80,7 @@ class Worker:
         self.missing = index
         self.results = {i: result for i, result in self.results.items() if i < index}
         self.sent = set()
+        self.latest = None
 
     def sendable(self) -> list[int]:
         """The chunks without a result that may leave, or have left."""
@@ -102,12 +104,16 @@ class Worker:
         assert isinstance(sent, Packet)
         return port, replace(sent, late=self.closes and resend)
 
-    def question(self, index: int) -> Emission:
-        """Asks for the result of chunk ``index``, which has left."""
+    def question(self, index: int, evidence: int = 0) -> Emission:
+        """Asks for the result of chunk ``index``, which has left; 0: in any case, even if it is on its way."""
         assert index in self.sent
         port, asked = self._emission(index, Kind.ASK, None, 0, True)
         assert isinstance(asked, Packet)
-        return port, replace(asked, late=self.closes)
+        return port, replace(asked, late=self.closes, count=evidence)
+
+    def evidence(self, index: int) -> int:
+        """How far the chunk whose result came last is beyond ``index``, modulo 2**16."""
+        return 0 if self.latest is None else (self.latest - index) % (1 << 16)
 
     def _emission(self, index: int, kind: Kind, lanes: Lanes | None, exponent: int, resend: bool) -> Emission:
         assert self.attachment is not None
@@ -150,6 +156,8 @@ class Worker:
 
     def _take(self, packet: Packet, index: int) -> None:
         result = Result(packet.epoch, packet.lanes, packet.count, packet.exponent, packet.saturated, packet.late)
+        if not packet.resend:
+            self.latest = index
         known = self.results.get(index)
         assert known is None or known == result, (
             f"{self.node} got two results for chunk {index} of job {self.work.job}: {known} and {result}"

@@ -96,7 +96,10 @@ class _Run:
         """The contribution; later a question, and now and then the contribution again, as if it were duplicated."""
         asks = index in worker.sent and self.choices.chance(90)
         self.network.events["asked"] += asks
-        self.network.send(worker.node, [worker.question(index) if asks else worker.packet(index)])
+        evidence = worker.evidence(index) if self.choices.chance(60) else 0
+        if self.choices.chance(10):
+            evidence = self.choices.integer(0, (1 << 16) - 1)
+        self.network.send(worker.node, [worker.question(index, evidence) if asks else worker.packet(index)])
 
     def _settle(self) -> None:
         """Perfect links: every round, in which all workers send their window, must complete a window."""

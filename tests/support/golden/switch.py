@@ -22,6 +22,7 @@ from tests.support.golden.tables import (
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
 COUNT_MAX: Final = 2**16 - 1
+RESULT_SENT: Final = 2**16 - 1
 
 _K = TypeVar("_K")
 _E = TypeVar("_E")
@@ -48,6 +49,7 @@ class Slot:
     absent: int = 0  # children that it was closed without
     opened_us: int = 0  # 0 once it is closed
     width: int = 0  # of the lanes, as in the packets
+    number: int = 0  # of its RESULT, among all that this switch has made
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class GoldenSwitch:
         self.routes: dict[int, RouteEntry] = {}
         self.paths: dict[tuple[int, int, int], PathEntry] = {}
         self.slots: dict[int, Slot] = {}
+        self.results = 0
         self.refused: Counter[Reason] = Counter()
         self.refused_total = 0
         self.received: Counter[tuple[int, int, bool]] = Counter()
@@ -161,10 +164,12 @@ class GoldenSwitch:
                 raise Refused(Reason.KIND)
             answer = self._asked(job, peer, slot, packet) if peer.bit else self._asked_above(job, slot, packet)
             assert answer.slot is slot or answer.closes, "a question changes nothing but what it closes"
-            self.slots[index] = answer.slot
         else:
             answer = self._contribution(job, peer, slot, packet) if peer.bit else self._result(job, slot, packet)
-            self.slots[index] = answer.slot
+        if answer.to == "children" and answer.question is None:
+            self.results += 1
+            answer.slot = replace(answer.slot, number=self.results)
+        self.slots[index] = answer.slot
         self.received[job.stats, packet.kind % 4, packet.resend] += 1
         return self._answer(job, port, packet, answer)
 
@@ -203,16 +208,28 @@ class GoldenSwitch:
         if awaited & child.bit:
             return _Answer(slot, to="sender", question=_Question(0, awaited))
         if slot.done:
+            if packet.count and not self._came_later(job, slot, packet):
+                return _Answer(slot, to="sender", question=_Question(RESULT_SENT, 0))
             return _Answer(slot, to="sender", resend=True, late=bool(slot.absent & child.bit))
-        if not awaited and _speaks(job, child, slot):
-            return _Answer(slot, to="parent", question=_Question(0, 0))
+        if not awaited:
+            speaks = _speaks(job, child, slot)
+            return _Answer(slot, to="parent", question=_Question(packet.count, 0)) if speaks else _Answer(slot)
         if awaited and packet.late and self._overdue(job, slot):
             return self._closed(job, slot)
         return _Answer(slot, to="sender", question=_Question(1, awaited))
 
+    def _came_later(self, job: JobEntry, slot: Slot, packet: Packet) -> bool:
+        """Whether the child has a RESULT that left after the one it lacks: links keep the order of frames."""
+        ahead = packet.count if packet.count < 2**15 else packet.count - 2**16
+        seq = (packet.seq + ahead) % SEQ_MODULUS
+        other = self.slots.get(job.base + seq % job.slots, Slot())
+        return (other.generation, other.seq) == (job.generation, seq) and other.done and other.number > slot.number
+
     def _asked_above(self, job: JobEntry, slot: Slot, packet: Packet) -> "_Answer":
         """The parent lacks the sum, or tells whom it or somebody further up waits for."""
         self._expects(job, slot, packet)
+        if packet.count == RESULT_SENT:
+            return _Answer(slot, to="parent", question=_Question(0, 0))
         if packet.count == 0:
             return _Answer(slot, to="parent", resend=True)
         return _Answer(slot, to="children", question=_Question(min(packet.count + 1, COUNT_MAX), packet.awaited))

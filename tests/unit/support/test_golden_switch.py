@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.golden.frames import ECN_CONGESTED, Kind, Packet
 from tests.support.golden.reasons import Reason
-from tests.support.golden.switch import GoldenSwitch
+from tests.support.golden.switch import RESULT_SENT, GoldenSwitch
 from tests.support.golden.tables import Address, EdgeEntry, GroupEntry, JobEntry, PeerEntry, ReplicaEntry, RouteEntry
 
 IP, MAC = 0x0A800001, 0x02000A800001
@@ -41,7 +41,8 @@ def push(port: int, seq: int = 0, lanes: tuple[int, ...] | None = (1, 10), **fie
 
 
 def ask(port: int, seq: int = 0, **fields: object) -> tuple[int, Packet]:
-    return push(port, seq, lanes=None, kind=Kind.ASK, resend=True, exponent=0, **fields)
+    """With ``count`` 0 the RESULT is asked for in any case."""
+    return push(port, seq, lanes=None, kind=Kind.ASK, resend=True, exponent=0, **{"count": 0} | fields)
 
 
 def wait(seq: int = 0, level: int = 1, awaited: int = 0b10) -> tuple[int, Packet]:
@@ -136,8 +137,31 @@ def test_who_asks_while_others_are_missing_is_told_to_wait_and_for_whom():
 def test_only_the_lowest_child_makes_a_switch_ask_above():
     switch = make_switch(PARENT)
     fill(switch)
-    assert says(switch.receive(*ask(2))) == [(2, 1, 0)]
+    assert switch.receive(*ask(2)).emitted == []
     assert says(switch.receive(*ask(1))) == [(9, 0, 0)]
+    assert says(switch.receive(*ask(1, count=7))) == [(9, 7, 0)]
+
+
+def test_a_result_is_repeated_only_for_a_child_that_has_a_later_one():
+    switch = make_switch()
+    for seq in (1, 0, 2):
+        fill(switch, seq)
+    for seq, latest, is_lost in [(0, 2, True), (0, 1, False), (1, 0, True), (1, 2, True), (2, 0, False), (0, 3, False)]:
+        outcome = switch.receive(*ask(2, seq, count=(latest - seq) % (1 << 16)))
+        if is_lost:
+            assert [(packet.kind, packet.seq, packet.resend) for _, packet in outcome.emitted] == [
+                (Kind.RESULT, seq, True)
+            ]
+        else:
+            assert says(outcome) == [(2, RESULT_SENT, 0)]
+
+
+def test_a_switch_asks_its_parent_once_more_when_the_result_was_sent_and_has_not_come():
+    switch = make_switch(PARENT)
+    fill(switch)
+    assert says(switch.receive(*wait(level=RESULT_SENT, awaited=0))) == [(9, 0, 0)]
+    switch.receive(*result())
+    assert switch.receive(*wait(level=RESULT_SENT, awaited=0)).refused is Reason.RESULT
 
 
 def test_the_parent_asks_for_the_sum_once_more():
@@ -159,7 +183,7 @@ def test_the_parents_wait_goes_to_every_child_one_level_further_down():
     fill(switch)
     awaited = 1 << 31 | 1 << 23 | 1
     assert says(switch.receive(*wait(level=1, awaited=awaited))) == [(port, 2, awaited) for port in CHILDREN]
-    assert says(switch.receive(*wait(level=0xFFFF))) == [(port, 0xFFFF, 0b10) for port in CHILDREN]
+    assert says(switch.receive(*wait(level=0xFFFE))) == [(port, 0xFFFF, 0b10) for port in CHILDREN]
 
 
 def test_questions_write_no_slot():

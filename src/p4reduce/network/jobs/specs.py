@@ -301,6 +301,7 @@ def _of_tree(
                 members=members,
                 numbers=numbers,
                 guesses=guesses_of(plan, numbers),
+                prompt=not plan.relays,
                 timing=timing,
                 congestion=congestion,
                 **common,
