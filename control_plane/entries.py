@@ -310,6 +310,11 @@ class P4Program:
             raise ControllerError(f"the P4Info is not P4Info in text format: {error}") from None
 
     @cached_property
+    def schema(self) -> fy.P4Schema:
+        """Names and numbers of the P4Info, with the program and its cookie; leave it as it is."""
+        return fy.P4Schema(self.info, self.json)
+
+    @cached_property
     def lanes(self) -> int:
         """How many 32-bit lanes of a packet it adds up."""
         try:
@@ -448,7 +453,9 @@ def base_entries(topology: Topology, switch: str, routes: Iterable[Route]) -> tu
             )
     for route in routes:
         match = fy.P4TableMatch({"hdr.ipv4.dst": (route.value, route.length)})
-        way = fy.P4TableAction("unreachable") if route.neighbour is None else _next_hop(topology, switch, route.neighbour)
+        way = (
+            fy.P4TableAction("unreachable") if route.neighbour is None else _next_hop(topology, switch, route.neighbour)
+        )
         entries.append(fy.P4TableEntry("route", match=match, action=way))
     return tuple(entries)
 

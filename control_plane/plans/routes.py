@@ -600,7 +600,7 @@ class BaseRoutes:
         return tuple(found)
 
     def _towards(self, switch: str) -> tuple[tuple[str, ...], Flags, Flags]:
-        """Neighbours, at ports 1, 2, ...; whether each is next on a shortest path to every switch; which are reached."""
+        """Neighbours, at ports 1, 2, ...; to which switches each is next on a shortest path; which are reached."""
         graph, at = self._graph, self._graph.index[switch]
         here = self._routes.towards(at).words
         neighbours = self._topology.neighbours(switch)
@@ -612,12 +612,12 @@ class BaseRoutes:
             equal[place] = (there[0] + 1 == here[0]) & (there[1] + graph.delay_ps[arc] == here[1]) & reached
         return neighbours, equal, reached
 
-    def _single(
-        self, switch: str, neighbours: tuple[str, ...], equal: Flags, reached: Flags
-    ) -> Iterator[Route]:
+    def _single(self, switch: str, neighbours: tuple[str, ...], equal: Flags, reached: Flags) -> Iterator[Route]:
         """One route for each address."""
         for place, target in enumerate(self._topology.switches):
-            hosts = [node for name in self._topology.neighbours(target.name) if (node := self._topology.node(name)).is_host]
+            hosts = [
+                node for name in self._topology.neighbours(target.name) if (node := self._topology.node(name)).is_host
+            ]
             if target.name == switch:
                 yield from (Route(host.ip, 32, host.name) for host in hosts)
             elif reached[place]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from p4switch.abi import MAX_PORT
 from p4switch.program.actions import CounterArray, MeterArray
 from p4switch.program.program import Program
-from p4switch.state.layout import VALUE_SET_CELLS, Register, StateLayout, ValueSet, allocate_group
+from p4switch.state.layout import VALUE_SET_CELLS, Register, ValueSet, allocate_group, layout_of
 from p4switch.tables import TABLE_CELLS, Table
 from p4switch.tables.profile import METER_WORDS, PROFILE_CELLS, MeterConfig, Profile, configure, execute
 from p4switch.tables.table import IndirectTable
@@ -325,7 +325,7 @@ class DeviceState:
     """
 
     def __init__(self, program: Program) -> None:
-        layout = StateLayout(program)
+        layout = layout_of(program)
         self.cells: NDArray[np.int64] = np.zeros(layout.cells, dtype=np.int64)
         self.profiles: dict[str, Profile] = {
             name: Profile(program, spec, self._part(layout.profiles[name], PROFILE_CELLS))

@@ -8,7 +8,7 @@ cells, a counter array one (the address of its counters), a group of register ar
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -135,6 +135,10 @@ class RegisterGroup:
         return self.stride * self.size
 
 
+_LAYOUTS: Final = 16
+"""programs whose layouts are kept"""
+
+
 class StateLayout:
     """The cells of a program's state and the layout of its registers."""
 
@@ -186,6 +190,12 @@ class StateLayout:
     def group_cell(self, group: int) -> int:
         """The cell with the address of a group's rows."""
         return self._first_group + group
+
+
+@lru_cache(maxsize=_LAYOUTS)
+def layout_of(program: Program) -> StateLayout:
+    """The layout of a program, which all devices of it share."""
+    return StateLayout(program)
 
 
 def _place(members: tuple[RegisterArray, ...]) -> RegisterGroup:
