@@ -5,11 +5,13 @@ state of the random numbers, the third counts packets that went round too often.
 cells, a counter array one (the address of its counters), a group of register arrays one (the address of its rows).
 """
 
+import math
+import mmap
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,14 +269,19 @@ def _resolve(index: DataExpr, definitions: dict[FieldRef, DataExpr], depth: int 
 # The memory of register arrays.
 
 
-def allocate_group(group: RegisterGroup) -> NDArray[np.uint8]:
-    """The rows of a group, shape (size, stride), aligned to a cache line.
+def untouched(shape: tuple[int, ...], dtype: "np.dtype[Any] | type[Any]") -> NDArray[Any]:
+    """Zeros for many switches with little in them: pages cost memory when they are touched, and only then.
 
-    The operating system hands out zeroed pages on first touch, so rows that no packet touches cost nothing.
+    It begins at a page. (What malloc hands out again, ``np.zeros`` has to clear, and with that to touch.)
     """
-    memory = np.zeros(group.bytes + CACHE_LINE, dtype=np.uint8)
-    start = -int(memory.ctypes.data) % CACHE_LINE
-    return memory[start : start + group.bytes].reshape(group.size, group.stride)
+    size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
+
+
+def allocate_group(group: RegisterGroup) -> NDArray[np.uint8]:
+    """The rows of a group, shape (size, stride)."""
+    return untouched((group.size, group.stride), np.uint8)
 
 
 class Register:
