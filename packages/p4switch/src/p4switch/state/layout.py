@@ -10,7 +10,7 @@ import mmap
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -137,8 +137,7 @@ class RegisterGroup:
         return self.stride * self.size
 
 
-_LAYOUTS: Final = 16
-"""programs whose layouts are kept"""
+_KEPT_AS: Final = "_state_layout"
 
 
 class StateLayout:
@@ -194,10 +193,13 @@ class StateLayout:
         return self._first_group + group
 
 
-@lru_cache(maxsize=_LAYOUTS)
 def layout_of(program: Program) -> StateLayout:
-    """The layout of a program, which all devices of it share."""
-    return StateLayout(program)
+    """The layout of a program, which all devices of it share. The program keeps it, and it goes with the program."""
+    kept = vars(program)
+    if _KEPT_AS not in kept:
+        kept[_KEPT_AS] = StateLayout(program)
+    layout: StateLayout = kept[_KEPT_AS]
+    return layout
 
 
 def _place(members: tuple[RegisterArray, ...]) -> RegisterGroup:
