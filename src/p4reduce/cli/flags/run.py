@@ -100,6 +100,8 @@ class Run:
 
     def check(self) -> None:
         """What it may be."""
+        if self.arrays is not None and not self.arrays.is_dir():
+            raise BadInput(f"--arrays: {self.arrays}: there is no such folder; make it, or name another one")
         if self.arrays is not None and (self.experiment.time != "virtual" or self.experiment.model != "tensor"):
             raise BadInput("--arrays: is for tensors in virtual time; leave it out, or choose --model tensor and "
                            "--time virtual")  # fmt: skip
