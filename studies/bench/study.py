@@ -209,7 +209,7 @@ class BenchSettings:
     live_topology: str = "leaf-spine-8"
     starts: int = 5
     fat_trees: tuple[int, ...] = (16, 24)
-    large: int = 25_000_000
+    large: int = 50_000_000
     clone: str = ""
 
     def __post_init__(self) -> None:

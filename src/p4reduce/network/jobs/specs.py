@@ -39,8 +39,8 @@ from p4switch.base.values import PS_PER_MS, PS_PER_US
 Doubles = npt.NDArray[np.float64]
 UNIT_ROUNDOFF = 2.0**-24
 """of float32, round to nearest"""
-BLOCK_CHUNKS = 2048
-"""Chunks that are looked at together, so that temporaries stay small beside the tensors."""
+BLOCK_CHUNKS = 128
+"""Chunks that are looked at together, so that temporaries stay in the cache."""
 
 
 @dataclass(frozen=True)
