@@ -32,7 +32,7 @@ def test_all_switches_of_an_address_are_found_again_by_one_new_connection():
     topology, program = load("leaf-spine-8"), bundled(64)
     with (
         ServedSwitches(topology) as switches,
-        Controller(topology, switches.targets(), program, deadline_s=0.5) as controller,
+        Controller(topology, switches.targets(), program, deadline_s=2.0) as controller,
     ):
         address = switches.server.address
         switches.server.stop()

@@ -274,10 +274,14 @@ def _resolve(index: DataExpr, definitions: dict[FieldRef, DataExpr], depth: int 
 def untouched(shape: tuple[int, ...], dtype: "np.dtype[Any] | type[Any]") -> NDArray[Any]:
     """Zeros for many switches with little in them: pages cost memory when they are touched, and only then.
 
-    It begins at a page. (What malloc hands out again, ``np.zeros`` has to clear, and with that to touch.)
+    It begins at a page. (What malloc hands out again, ``np.zeros`` has to clear, and with that to touch.) Raises
+    MemoryError.
     """
     size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{size} bytes: {error}") from None
     return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
 
 
