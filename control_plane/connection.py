@@ -161,28 +161,73 @@ class _RefusedError(ControllerError):
         self.failed = failed
 
 
+class Channels:
+    """The gRPC channels of a controller: one for each address, whose switches share it."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, grpc.aio.Channel] = {}
+        self._users: dict[grpc.aio.Channel, int] = {}
+
+    def take(self, address: str) -> grpc.aio.Channel:
+        """The channel to an address, which connects with the first call; to be given to :meth:`leave`."""
+        if address not in self._newest:
+            self._newest[address] = grpc.aio.insecure_channel(address, options=_CHANNEL)
+        channel = self._newest[address]
+        self._users[channel] = self._users.get(channel, 0) + 1
+        return channel
+
+    async def leave(self, address: str, channel: grpc.aio.Channel, *, lost: bool) -> None:
+        """Close it behind the last user. Where it is ``lost``, others take a new one: gRPC has it wait to connect."""
+        self._users[channel] -= 1
+        if self._newest.get(address) is channel and (lost or not self._users[channel]):
+            del self._newest[address]
+        if not self._users[channel]:
+            del self._users[channel]
+            await channel.close()
+
+
 class _Client(P4Client):
-    """finsy's, by a channel that shares nothing with those before it: gRPC has later ones wait out their failures."""
+    """finsy's stream, by a channel that it shares with other switches of the address."""
+
+    def __init__(self, address: str, channels: Channels) -> None:
+        super().__init__(address)
+        self._channels = channels
 
     async def open(self, *, schema: fy.P4Schema | None = None, complete_request: Any = None) -> None:
-        """Make the channel; it connects with the first call."""
-        await super().open(schema=schema, complete_request=complete_request)
-        shared, self._channel = self._channel, grpc.aio.insecure_channel(self._address, options=_CHANNEL)
+        """Take the channel; it connects with the first call."""
+        self._channel = self._channels.take(self._address)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
-        if shared is not None:
-            await shared.close()
+        self._schema, self._complete_request = schema, complete_request
+
+    async def close(self, *, lost: bool = False) -> None:
+        """End the stream; ``lost``: so has the channel, as far as it is known."""
+        if self._stream is not None:
+            self._stream.cancel()
+        channel, self._channel = self._channel, None
+        self._stream = self._stub = self._schema = None
+        if channel is not None:
+            await self._channels.leave(self._address, channel, lost=lost)
 
 
 class Connection:
     """The primary client of one target. Everything is async and must stay on one event loop."""
 
-    def __init__(self, target: Target, schema: fy.P4Schema, *, deadline_s: float, election_id: int) -> None:
+    def __init__(
+        self,
+        target: Target,
+        schema: fy.P4Schema,
+        *,
+        deadline_s: float,
+        election_id: int,
+        channels: Channels | None = None,
+    ) -> None:
         self.target = target
+        self._channels = Channels() if channels is None else channels
         self._schema = schema
         self._deadline_s = deadline_s
         self._election_id = election_id
         # finsy's stream; calls go by its channel, because finsy gives each of them up after 10 s, whatever its size.
-        self._client: P4Client = _Client(target.address)
+        self._client = _Client(target.address, self._channels)
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
@@ -235,8 +280,8 @@ class Connection:
         """Connect again where the stream has ended, else do nothing; as of :meth:`open`, with what the switch kept."""
         if self._lost is None:
             return True
-        await self.close()
-        self._client, self._lost = _Client(self.target.address), None
+        await self._leave(lost=True)
+        self._client, self._lost = _Client(self.target.address, self._channels), None
         try:
             return await self.open(keep=True)
         except BaseException as error:
@@ -244,24 +289,27 @@ class Connection:
             raise
 
     async def _runs_program(self) -> bool:
-        """Whether the switch runs our program already."""
-        request = p4r.GetForwardingPipelineConfigRequest(
-            device_id=self.target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.ALL
-        )
-        answer = await self._call("asking for the program", request, none=fy.GRPCStatusCode.FAILED_PRECONDITION)
-        if answer is None:
-            return False  # none is loaded
-        found = answer.config
+        """Whether the switch runs our program already: by the cookie, or, where that is another one, byte by byte."""
+        for kind in (p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY, p4r.GetForwardingPipelineConfigRequest.ALL):
+            request = p4r.GetForwardingPipelineConfigRequest(device_id=self.target.device_id, response_type=kind)
+            answer = await self._call("asking for the program", request, none=fy.GRPCStatusCode.FAILED_PRECONDITION)
+            if answer is None:
+                return False  # none is loaded
+            if answer.config.HasField("cookie") and answer.config.cookie.cookie == self._schema.p4cookie:
+                return True
         ours = self._schema.get_pipeline_config()
-        return bool(found.p4info == ours.p4info and found.p4_device_config == ours.p4_device_config)
+        return bool(answer.config.p4info == ours.p4info and answer.config.p4_device_config == ours.p4_device_config)
 
     async def close(self) -> None:
         """Leave; the switch keeps what was installed."""
+        await self._leave(lost=False)
+
+    async def _leave(self, *, lost: bool) -> None:
         if self._receiver is not None:
             self._receiver.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._receiver
-        await self._client.close()
+        await self._client.close(lost=lost)
 
     async def insert(self, entities: Sequence[Entity]) -> None:
         """Add entries: all of them, or, after an error, none. Entries of others with the same keys stay."""

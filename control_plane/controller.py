@@ -13,6 +13,7 @@ from finsy.p4entity import P4Entity
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.connection import (
     DIGEST,
+    Channels,
     Connection,
     LinkLoad,
     LoadThresholds,
@@ -402,13 +403,14 @@ class Controller:
             return loop.run(fleet.read_register(switch, "slots", index))
 
     async def _open(self) -> Fleet:
-        schema = fy.P4Schema(self.program.info, self.program.json)
+        channels = Channels()
         connections = {
             name: Connection(
                 target,
-                schema,
+                self.program.schema,
                 deadline_s=self._deadline_s,
                 election_id=self._election_id,
+                channels=channels,
             )
             for name, target in self.targets.items()
         }

@@ -18,6 +18,7 @@ from google.protobuf import text_format
 
 from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan
+from p4reduce.control_plane.plans.routes import Route
 from p4reduce.topologies import Topology
 from p4reduce.workers.specs import TOKEN_BITS
 from p4reduce.workers.status import WaitStatus
@@ -309,6 +310,11 @@ class P4Program:
             raise ControllerError(f"the P4Info is not P4Info in text format: {error}") from None
 
     @cached_property
+    def schema(self) -> fy.P4Schema:
+        """Names and numbers of the P4Info, with the program and its cookie; leave it as it is."""
+        return fy.P4Schema(self.info, self.json)
+
+    @cached_property
     def lanes(self) -> int:
         """How many 32-bit lanes of a packet it adds up."""
         try:
@@ -414,8 +420,8 @@ def dscp_entries(settings: SwitchSettings) -> tuple[Entity, ...]:
     )
 
 
-def base_entries(topology: Topology, switch: str, hops: Mapping[str, str]) -> tuple[Entity, ...]:
-    """What a switch needs before any plan: its own address if it can aggregate, its hosts, and a route to every node.
+def base_entries(topology: Topology, switch: str, routes: Iterable[Route]) -> tuple[Entity, ...]:
+    """What a switch needs before any plan: its own address if it can aggregate, its hosts, and routes to all nodes.
 
     The hosts at its ports come before the first route: nothing is forwarded from a port whose host is not known yet.
 
@@ -425,8 +431,8 @@ def base_entries(topology: Topology, switch: str, hops: Mapping[str, str]) -> tu
         The network.
     switch : str
         The switch to program.
-    hops : mapping of str to str
-        Destination -> neighbour, of this switch (:func:`~p4reduce.control_plane.plans.routes.next_hops`).
+    routes : iterable of Route
+        Of this switch (:class:`~p4reduce.control_plane.plans.routes.BaseRoutes`).
     """
     entries: list[Entity] = []
     node = topology.node(switch)
@@ -445,9 +451,12 @@ def base_entries(topology: Topology, switch: str, hops: Mapping[str, str]) -> tu
                     action=fy.P4TableAction("host", ip=topology.node(neighbour).ip),
                 )
             )
-    for destination, neighbour in hops.items():
-        match = fy.P4TableMatch({"hdr.ipv4.dst": (topology.node(destination).ip, 32)})
-        entries.append(fy.P4TableEntry("route", match=match, action=_next_hop(topology, switch, neighbour)))
+    for route in routes:
+        match = fy.P4TableMatch({"hdr.ipv4.dst": (route.value, route.length)})
+        way = (
+            fy.P4TableAction("unreachable") if route.neighbour is None else _next_hop(topology, switch, route.neighbour)
+        )
+        entries.append(fy.P4TableEntry("route", match=match, action=way))
     return tuple(entries)
 
 

@@ -39,7 +39,7 @@ from p4reduce.control_plane.entries import (
     wildcards,
 )
 from p4reduce.control_plane.plans.plan import Plan
-from p4reduce.control_plane.plans.routes import next_hops
+from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.event_loop import EventLoopThread
@@ -106,7 +106,7 @@ class Fleet:
         self._looking = {switch: asyncio.Lock() for switch in connections}
         self._watched: dict[str, list[Entity]] = {}
         self._settings = SwitchSettings()
-        self._routes: Mapping[str, Mapping[str, str]] = {}
+        self._routes = BaseRoutes(topology)
 
     @property
     def read_bytes(self) -> int:
@@ -119,7 +119,7 @@ class Fleet:
         With ``keep`` a switch that runs the program already keeps its entries: those of plans all, base entries where
         they are right. It gets what it lacks.
         """
-        self._settings, self._routes = settings, next_hops(self._topology)
+        self._settings = settings
 
         async def start(switch: str) -> None:
             await self._furnish(switch, kept=await self._connections[switch].open(keep=keep))
@@ -134,7 +134,7 @@ class Fleet:
         tables = (*BASE_TABLES, "dscp_class") if classes else BASE_TABLES  # others' programs may not have it
         found = await connection.read(wildcards(tables)) if kept else []
         nonce = nonce_of(found) or new_nonce()
-        entries = (*classes, *base_entries(self._topology, switch, self._routes[switch]), nonce_entry(nonce))
+        entries = (*classes, *base_entries(self._topology, switch, self._routes.of(switch)), nonce_entry(nonce))
         there = {fingerprint(entry) for entry in found}
         wanted = {fingerprint(entry) for entry in entries}
         # An entry that is wrong goes first: another one with the same key may have to take its place.

@@ -173,6 +173,7 @@ def _window(value: dict[str, int]) -> WindowStatus:
 
 
 _TOKEN_AT: Final = wire.offset(wire.INC, "token")
+_CHECKSUM_AT: Final = wire.offset(wire.IPV4, "checksum")
 _TOKEN_BYTES: Final = TOKEN_BITS // 8
 
 
@@ -193,16 +194,26 @@ def templates_to(link: HostAddress, peers: Sequence[HostAddress], lanes: int) ->
 @lru_cache(maxsize=1 << 16)
 def _template(link: HostAddress, peer: HostAddress, lanes: int) -> bytes:
     """Headers to a peer, 64 bytes each: without lanes, then with."""
+    made = _from_nobody(lanes).copy()
+    for (header, field), value in {
+        (wire.ETHERNET, "src"): link.mac,
+        (wire.ETHERNET, "dst"): peer.mac,
+        (wire.IPV4, "src"): link.ip,
+        (wire.IPV4, "dst"): peer.ip,
+        (wire.UDP, "src_port"): link.udp,
+        (wire.UDP, "dst_port"): peer.udp,
+    }.items():
+        size = header[field].bits // 8
+        at = wire.offset(header, field)
+        made[:, at : at + size] = np.frombuffer(value.to_bytes(size, "big"), np.uint8)
+    made[:, _CHECKSUM_AT : _CHECKSUM_AT + 2] = wire.ipv4_checksums(made).astype(">u2").view(np.uint8).reshape(-1, 2)
+    return made.tobytes()
+
+
+@lru_cache
+def _from_nobody(lanes: int) -> NDArray[np.uint8]:
+    """The same without addresses: uint8 (2, 64)."""
     made = np.zeros((2, TEMPLATE_BYTES), np.uint8)
     for variant, content in enumerate((None, np.zeros((1, lanes), np.int32))):
-        values = wire.headers(
-            1,
-            ethernet_src=link.mac,
-            ethernet_dst=peer.mac,
-            ipv4_src=link.ip,
-            ipv4_dst=peer.ip,
-            udp_src_port=link.udp,
-            udp_dst_port=peer.udp,
-        )
-        made[variant, : wire.HEADER_BYTES] = wire.pack(values, content)[0, : wire.HEADER_BYTES]
-    return made.tobytes()
+        made[variant, : wire.HEADER_BYTES] = wire.pack(wire.headers(1), content)[0, : wire.HEADER_BYTES]
+    return made

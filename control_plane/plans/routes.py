@@ -1,8 +1,7 @@
 """Unique shortest paths between the nodes of a topology under any weights of its directed links."""
 
-import heapq
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +15,7 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.kernels import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import along, shortest
 from p4reduce.topologies import Link, Topology
-from p4reduce.topologies.model import Hop
+from p4reduce.topologies.model import HOST_BASE, SWITCH_BASE, Hop
 from p4switch.base.values import PS_PER_S
 
 # Sizes of INC frames and the time they take on a link (docs/architecture.md, "Time and bytes").
@@ -56,68 +55,12 @@ def chunks(elements: int, lanes: int) -> int:
     return -(-elements // lanes)
 
 
-# Base routing: a next hop to every node, by shortest paths with fixed ties.
-
-
-def next_hops(topology: Topology) -> dict[str, dict[str, str]]:
-    """For every switch: destination -> neighbour on a shortest path to it.
-
-    Shortest by links crossed, then by delay. Among equal neighbours a hash of switch and destination chooses, so that
-    destinations spread over parallel paths, in the same way on every machine. There is none to what only circuits of a
-    cross-connect reach.
-    """
-    links = {
-        node.name: [
-            (other, (1, topology.link_between(node.name, other).delay_ps))
-            for other in topology.neighbours(node.name)
-            if topology.node(other).is_switch
-        ]
-        for node in topology.switches
-    }
-    table: dict[str, dict[str, str]] = {node.name: {} for node in topology.switches}
-    for target in topology.switches:
-        distance = _distances(links, target.name)
-        hosts = [other for other in topology.neighbours(target.name) if topology.node(other).is_host]
-        for switch, steps in links.items():
-            if switch == target.name:
-                table[switch].update({host: host for host in hosts})
-                continue
-            if switch not in distance:
-                continue  # only circuits of a cross-connect lead there
-            equal = [other for other, step in steps if _add(distance[other], step) == distance[switch]]
-            for destination in (target.name, *hosts):
-                table[switch][destination] = min(equal, key=lambda other: (_mix(switch, other, destination), other))
-    return table
-
-
-def _mix(switch: str, neighbour: str, destination: str) -> int:
-    return crc32(f"{switch}>{neighbour}>{destination}".encode())
-
-
-def _add(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    return (a[0] + b[0], a[1] + b[1])
-
-
-def _distances(links: dict[str, list[tuple[str, tuple[int, int]]]], source: str) -> dict[str, tuple[int, int]]:
-    """(links, delay in ps) from every switch to one (Dijkstra)."""
-    done: dict[str, tuple[int, int]] = {}
-    queue = [((0, 0), source)]
-    while queue:
-        distance, name = heapq.heappop(queue)
-        if name in done:
-            continue
-        done[name] = distance
-        for other, step in links[name]:
-            if other not in done:
-                heapq.heappush(queue, (_add(distance, step), other))
-    return done
-
-
 # A topology's switches and the links between them as arrays, made once for each topology.
 
 
 Ints = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
 _PLACE_SHIFT: Final = 20
 
 
@@ -588,3 +531,133 @@ def unique_words(graph: SwitchGraph, main: Ints, used_bps: Ints, *, spread: bool
 
 def _weight(link: Link, cost: Cost) -> int:
     return 1 if cost == "hops" else link.delay_ps
+
+
+# Base routing: where frames of no plan go, by shortest paths with fixed ties.
+
+
+ONE_BY_ONE: Final = 512
+"""nodes up to which switches have a route to each; in larger networks neighbouring addresses share routes"""
+_BLOCKS: Final = 128
+"""of the addresses of a larger network, at most: those of a block go the same way where they can"""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a switch sends what goes to the addresses with the first ``length`` bits of ``value``; the longest wins.
+
+    ``neighbour`` is None where nothing leads there.
+    """
+
+    value: int
+    length: int
+    neighbour: str | None
+
+
+class BaseRoutes:
+    """The routes of every switch to all nodes, made when asked for.
+
+    Along shortest paths by links crossed, then by delay. Among equal neighbours a hash of switch and destination
+    chooses, so that destinations spread over parallel paths, in the same way on every machine. There is none to what
+    only circuits of a cross-connect reach.
+
+    Up to `ONE_BY_ONE` nodes the destinations are single addresses. In larger networks they are blocks of addresses, and
+    the routes of a switch are the fewest prefixes that say the same (Draves, King, Venkatachary and Zill, INFOCOM
+    1999): addresses that no node has stay unreachable.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._graph = graph = switch_graph(topology)
+        words = np.zeros((len(graph.heads), 3), np.int64)
+        words[:, 0], words[:, 1] = 1, graph.delay_ps
+        self._routes = Routes(topology, graph, words)
+        self._access = np.array([graph.index[graph.access[host.name]] for host in topology.hosts], np.int64)
+        nodes = len(topology.hosts) + len(topology.switches)
+        self._shared = nodes > ONE_BY_ONE
+        self._block = max(0, (nodes - 1) // _BLOCKS).bit_length()
+
+    def of(self, switch: str) -> tuple[Route, ...]:
+        """The routes of a switch."""
+        towards = self._towards(switch)
+        if not self._shared:
+            return tuple(self._single(switch, *towards))
+        neighbours, equal, reached = towards
+        labels = np.vstack([equal, ~reached])  # the last: nothing leads there
+        names = (*neighbours, None)
+        found: list[Route] = []
+        for base, table in ((HOST_BASE, labels[:, self._access]), (SWITCH_BASE, labels)):
+            own = np.zeros((len(names), 1 << (table.shape[1]).bit_length()), np.bool_)
+            own[-1] = True
+            own[:, 1 : 1 + table.shape[1]] = table
+            if base == HOST_BASE:
+                for host in self._topology.neighbours(switch):
+                    if self._topology.node(host).is_host:
+                        own[:, 1 + self._topology.node(host).index] = [name == host for name in names]
+            else:
+                own[:, 1 + self._graph.index[switch]] = own[:, 0]
+            found += self._prefixes(switch, names, own, base)
+        return tuple(found)
+
+    def _towards(self, switch: str) -> tuple[tuple[str, ...], Flags, Flags]:
+        """Neighbours, at ports 1, 2, ...; to which switches each is next on a shortest path; which are reached."""
+        graph, at = self._graph, self._graph.index[switch]
+        here = self._routes.towards(at).words
+        neighbours = self._topology.neighbours(switch)
+        equal = np.zeros((len(neighbours), len(graph.names)), np.bool_)
+        reached = here[0] < FAR
+        for arc in range(graph.starts[at], graph.starts[at + 1]):
+            there = self._routes.towards(int(graph.heads[arc])).words
+            place = neighbours.index(graph.names[graph.heads[arc]])
+            equal[place] = (there[0] + 1 == here[0]) & (there[1] + graph.delay_ps[arc] == here[1]) & reached
+        return neighbours, equal, reached
+
+    def _single(self, switch: str, neighbours: tuple[str, ...], equal: Flags, reached: Flags) -> Iterator[Route]:
+        """One route for each address."""
+        for place, target in enumerate(self._topology.switches):
+            hosts = [
+                node for name in self._topology.neighbours(target.name) if (node := self._topology.node(name)).is_host
+            ]
+            if target.name == switch:
+                yield from (Route(host.ip, 32, host.name) for host in hosts)
+            elif reached[place]:
+                ways = [neighbours[way] for way in np.flatnonzero(equal[:, place])]
+                for node in (target, *hosts):
+                    yield Route(node.ip, 32, _chosen(switch, ways, node.name))
+
+    def _prefixes(self, switch: str, names: tuple[str | None, ...], own: Flags, base: int) -> Iterator[Route]:
+        """The fewest routes for ``own``, which says for 2^k addresses from ``base`` on which ``names`` are right."""
+        bits = own.shape[1].bit_length() - 1
+
+        def choose(level: int, place: int, ways: Flags) -> int:
+            prefix = f"{base + (place << level):#x}/{32 - level}"
+            named = {names[way]: int(way) for way in np.flatnonzero(ways)}
+            return named[_chosen(switch, [name for name in named if name is not None], prefix)]
+
+        levels, together = [own], np.ones(own.shape[1], np.bool_)
+        for level in range(bits + 1):
+            if level:
+                left, right = levels[-1][:, ::2], levels[-1][:, 1::2]
+                both = left & right
+                common = both.any(axis=0)
+                together = together[::2] & together[1::2] & common
+                levels.append(np.where(common, both, left | right))
+            if level == self._block:  # each block goes one way where it can, so that blocks spread
+                for place in np.flatnonzero(together & (levels[-1].sum(axis=0) > 1)).tolist():
+                    way = choose(level, place, levels[-1][:, place])
+                    levels[-1][:, place] = False
+                    levels[-1][way, place] = True
+        taken = np.array([len(names) - 1])
+        for level in range(bits, -1, -1):
+            right = levels[level]
+            places = np.arange(right.shape[1])
+            for place in places[~right[taken, places]].tolist():
+                ways = right[:, place]
+                taken[place] = int(ways.argmax()) if ways.sum() == 1 else choose(level, place, ways)
+                yield Route(base + (place << level), 32 - level, names[taken[place]])
+            taken = np.repeat(taken, 2)
+
+
+def _chosen(switch: str, ways: Iterable[str], destination: str) -> str:
+    """One of the neighbours that are equally near."""
+    return min(ways, key=lambda other: (crc32(f"{switch}>{other}>{destination}".encode()), other))

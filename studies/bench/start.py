@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -131,3 +131,68 @@ def from_nothing(checkout: str) -> list[Waited]:
             measure("p4reduce run -e 1024", (command, "run", "-e", "1024"), own, folder=folder),
             measure("p4reduce run -e 1024, again", (command, "run", "-e", "1024"), own, folder=folder),
         ]
+
+
+# Networks of a thousand hosts and more, and tensors of gigabytes: what a whole run takes.
+
+
+NEEDS: Final = {"what": "p4reduce run", "cpu_s": "CPU s", "clock_s": "clock s", "peak_mb": "peak, MB",
+                "arrays_mb": "arrays, MB", "ratio": "peak / arrays"}  # fmt: skip
+_WORKERS: Final = 16
+"""of the large tensors"""
+_FLOAT_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a command took: of a processor, on the clock, and of memory at most.
+
+    ``arrays_mb`` is the length of all workers' arrays; ``ratio``: of them, what the command had at its peak.
+    """
+
+    what: str
+    cpu_s: float
+    clock_s: float
+    peak_mb: float
+    arrays_mb: float
+    ratio: float
+
+
+def run_needs(arguments: Sequence[str], arrays: int) -> Needs:
+    """One ``p4reduce run`` with these arguments; ``arrays``: bytes of all workers' arrays."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            (*COMMAND, "run", *arguments), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        clock = time.monotonic() - began
+        if process.returncode != 0:
+            said.seek(0)
+            raise RuntimeError(f"p4reduce run {' '.join(arguments)}: exit code {process.returncode}: {said.read()}")
+    peak = used.ru_maxrss * 1024
+    return Needs(
+        " ".join(arguments),
+        round(used.ru_utime + used.ru_stime, 1),
+        round(clock, 1),
+        round(peak / 1e6),
+        round(arrays / 1e6),
+        round(peak / arrays, 2),
+    )
+
+
+def fat_tree(k: int, elements: int) -> Needs:
+    """An all-reduce of all hosts of a fat-tree, k^3 / 4 of them."""
+    return run_needs(("-t", f"fat-tree:k={k}", "-e", str(elements)), k**3 // 4 * elements * _FLOAT_BYTES)
+
+
+def large_tensor(elements: int, *, filed: bool) -> Needs:
+    """An all-reduce of 16 workers, whose arrays are in memory or in files."""
+    arguments = ("-t", "leaf-spine-16", "--rate", "100G", "-e", str(elements))
+    arrays = _WORKERS * elements * _FLOAT_BYTES
+    if not filed:
+        return run_needs(arguments, arrays)
+    with tempfile.TemporaryDirectory(prefix="p4reduce-arrays-") as folder:
+        needs = run_needs((*arguments, "--arrays", folder), arrays)
+    return replace(needs, what=needs.what.replace(folder, "FOLDER"))

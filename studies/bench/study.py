@@ -160,6 +160,10 @@ class BenchSettings:
         Of live.
     starts : int
         Of what is quick in start; the median is shown.
+    fat_trees : tuple of int
+        Ports of a switch, of scale.
+    large : int
+        Elements of the large tensors of scale: 16 workers have 64 bytes of arrays for each.
     clone : str
         Of from-nothing: this repository, for a fresh clone and a wheel (needs PyPI); empty: not done.
     """
@@ -204,6 +208,8 @@ class BenchSettings:
     live_elements: int = 8_000_000
     live_topology: str = "leaf-spine-8"
     starts: int = 5
+    fat_trees: tuple[int, ...] = (16, 24)
+    large: int = 50_000_000
     clone: str = ""
 
     def __post_init__(self) -> None:
@@ -250,6 +256,8 @@ QUICK: Final = BenchSettings(
     pairs=1,
     live_elements=100_000,
     starts=1,
+    fat_trees=(4,),
+    large=100_000,
 )
 
 
@@ -642,6 +650,10 @@ def _live(settings: BenchSettings) -> list[dict[str, Any]]:
     return [dataclasses.asdict(cost) for cost in live.measure(experiment, settings.pairs)]
 
 
+def _needed(measure: Callable[..., start.Needs], *what: Any, **how: Any) -> dict[str, Any]:
+    return dataclasses.asdict(measure(*what, **how))
+
+
 def _waited(found: Iterable[Any]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(one) for one in found]
 
@@ -665,6 +677,11 @@ SOCKETS: Final = (
              ]),
     measured("start", "How long a user waits, from nothing compiled to a warm run", start.COLUMNS,
              lambda settings: [lambda: _waited(start.start_up(settings.starts))]),
+    measured("scale", "What a whole run takes: fat-trees, and large tensors of 16 workers", start.NEEDS,
+             lambda settings: [
+                 *(partial(_needed, start.fat_tree, k, 20_000) for k in settings.fat_trees),
+                 *(partial(_needed, start.large_tensor, settings.large, filed=filed) for filed in (False, True)),
+             ]),
     measured("from-nothing", "The first lines of README in a fresh clone, and the wheel in a fresh environment",
              start.COLUMNS,
              lambda settings: [lambda: _waited(start.from_nothing(settings.clone))],

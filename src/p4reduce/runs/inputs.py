@@ -2,11 +2,13 @@
 
 import functools
 import importlib.metadata
+import mmap
 import os
 import platform
 import subprocess
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -72,22 +74,61 @@ def _commit(folder: Path) -> str:
 # The plain tensors that a run moves when it trains nothing.
 
 
-def check_memory(elements: int, workers: int) -> None:
-    """Raise `ExperimentError` where the tensors of a run, and their sums, are more than this machine's memory."""
-    needed = workers * elements * 2 * np.dtype(np.float32).itemsize
+BLOCK: Final = 4096
+"""elements of a plain tensor that have one scale"""
+PERIOD: Final = 1 << 22
+"""elements after which the normal numbers of a plain tensor come again, with other scales: drawing them takes longer
+than all that a run does with them"""
+
+
+def check_memory(elements: int, workers: int, *, filed: bool = False) -> None:
+    """Raise `ExperimentError` where the tensors of a run, and their sums, are more than this machine's memory.
+
+    filed: the tensors are in files; what is left are the sums that they are held against.
+    """
+    words = 3 * elements if filed else workers * elements * 2
+    needed = words * np.dtype(np.float32).itemsize
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > there:
         raise ExperimentError(
             f"elements: {elements} for {workers} workers need {needed / 1e9:,.0f} GB of memory, this machine has "
-            f"{there / 1e9:,.0f}; give a smaller --elements"
+            f"{there / 1e9:,.0f}; give a smaller --elements{'' if filed else ', or a folder for them with --arrays'}"
         )
 
 
-def tensor(seed: int, rank: int, turn: int, elements: int) -> FloatArray:
-    """Gradient-like values, float32 of shape (elements,): normal, with a scale that differs from block to block."""
+def array_in_file(folder: Path, elements: int) -> FloatArray:
+    """Zeros, float32 of shape (elements,), in a file of that folder which is gone with the array.
+
+    Raises ``ExperimentError`` where there is no such folder, or no room.
+    """
+    size = elements * np.dtype(np.float32).itemsize
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return np.frombuffer(mmap.mmap(file.fileno(), size), np.float32)
+    except OSError as error:
+        raise ExperimentError(f"arrays: {folder}: {error.strerror}; {size / 1e9:,.3g} GB are for one worker") from None
+
+
+def tensor(seed: int, rank: int, turn: int, elements: int, out: FloatArray | None = None) -> FloatArray:
+    """Gradient-like values, float32 of shape (elements,): normal, with a scale that differs from block to block.
+
+    out: where they are written; None: to a new array.
+    """
     random = np.random.Generator(np.random.Philox(key=[seed, rank << 32 | turn]))
-    values = random.standard_normal(elements, dtype=np.float32)
-    blocks = -(-elements // 4096)
-    scales = np.exp2(random.integers(-12, 4, blocks)).astype(np.float32)
-    values *= np.repeat(scales, 4096)[:elements]
+    values = np.empty(elements, np.float32) if out is None else out
+    first = values[:PERIOD]
+    random.standard_normal(len(first), dtype=np.float32, out=first)
+    scales = np.exp2(random.integers(-12, 4, -(-elements // BLOCK))).astype(np.float32)
+    for begin in range(PERIOD, elements, PERIOD):
+        _scale(first, scales[begin // BLOCK :], values[begin : begin + PERIOD])
+    _scale(first, scales, first)
     return values
+
+
+def _scale(values: FloatArray, scales: FloatArray, out: FloatArray) -> None:
+    """``out``: the first of ``values``, those of each block times its scale."""
+    whole = len(out) // BLOCK
+    blocks = values[: whole * BLOCK].reshape(whole, BLOCK)
+    np.multiply(blocks, scales[:whole, None], out=out[: whole * BLOCK].reshape(whole, BLOCK))
+    np.multiply(values[whole * BLOCK : len(out)], scales[whole : whole + 1], out=out[whole * BLOCK :])

@@ -349,6 +349,10 @@ def beyond_int32(call: Call) -> SaturatedError:
     return SaturatedError(f"{name} #{call.iteration}: a sum of int32 lies beyond int32")
 
 
+_COMPARED: Final = 1 << 18
+"""elements at a time, so that there is no second array of the size of the first"""
+
+
 def agreed_result(calls: list[Call]) -> FloatArray:
     """The array that all who get a result got; raises ``ClusterError`` when two of them differ in a byte."""
     if calls[0].operation == "push":
@@ -358,13 +362,17 @@ def agreed_result(calls: list[Call]) -> FloatArray:
     if calls[0].options.blocks == "own":
         return np.concatenate([call.array.reshape(len(calls), -1)[rank] for rank, call in enumerate(calls)])
     reference = calls[0].array
+    words = reference.view(np.uint32)
     for call in calls[1:]:
-        if not np.array_equal(call.array.view(np.uint32), reference.view(np.uint32)):
-            at = int(np.flatnonzero(call.array.view(np.uint32) != reference.view(np.uint32))[0])
-            raise ClusterError(
-                f"{call.operation} #{call.iteration}: ranks {calls[0].rank} and {call.rank} differ at element {at}: "
-                f"{reference[at]!r} and {call.array[at]!r}"
-            )
+        others = call.array.view(np.uint32)
+        for begin in range(0, words.size, _COMPARED):
+            differing = words[begin : begin + _COMPARED] != others[begin : begin + _COMPARED]
+            if differing.any():
+                at = begin + int(differing.argmax())
+                raise ClusterError(
+                    f"{call.operation} #{call.iteration}: ranks {calls[0].rank} and {call.rank} differ at element "
+                    f"{at}: {reference[at]!r} and {call.array[at]!r}"
+                )
     return reference
 
 

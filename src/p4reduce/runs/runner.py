@@ -12,7 +12,7 @@ from p4reduce.base.output import Progress
 from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.inputs import check_memory, provenance, tensor
+from p4reduce.runs.inputs import array_in_file, check_memory, provenance, tensor
 from p4reduce.runs.jobs import FlowCarrier
 from p4reduce.runs.result import (
     MODEL_ERROR,
@@ -139,11 +139,13 @@ def run_experiment(
     progress: Progress | None = None,
     capture: Path | None = None,
     script: Script | None = None,
+    arrays: Path | None = None,
 ) -> RunResult:
     """Run ``experiment`` to its end.
 
     ``script`` replaces the model or tensor by the caller's own function, run once for each worker with its
     ``Communicator``. ``capture`` is a pcap file for the first worker's link. ``progress`` is told (label, done, total).
+    ``arrays``: a folder for the plain tensors, which are files there as long as the run lasts.
     """
     with cluster_of(experiment, capture=capture) as cluster:
         baseline = weights = None
@@ -154,7 +156,7 @@ def run_experiment(
             weights = train_digits(cluster, progress)
             baseline = accuracy_alone(cluster.size, training_options(experiment))
         else:
-            move_tensors(cluster, progress)
+            move_tensors(cluster, progress, arrays)
         return result_of(cluster, baseline_accuracy=baseline, weights_sha256=weights)
 
 
@@ -206,8 +208,11 @@ def result_of(
     )
 
 
-def move_tensors(cluster: RunCluster[Any], progress: Progress | None) -> None:
-    """The plain tensor: ``repeat`` collectives on arrays drawn from the seed; in the flow model without arrays."""
+def move_tensors(cluster: RunCluster[Any], progress: Progress | None, arrays: Path | None = None) -> None:
+    """The plain tensor: ``repeat`` collectives on arrays drawn from the seed; in the flow model without arrays.
+
+    arrays: a folder for files that hold them.
+    """
     experiment = cluster.experiment
     operation = experiment.collective
     served = operation in {"push", "pull", "push_pull"}
@@ -221,11 +226,12 @@ def move_tensors(cluster: RunCluster[Any], progress: Progress | None) -> None:
             if progress is not None:
                 progress(f"{experiment.plan}: {operation}", turn + 1, experiment.repeat)
         return
-    check_memory(experiment.elements, cluster.size)
+    check_memory(experiment.elements, cluster.size, filed=arrays is not None)
 
     def participate(communicator: Communicator) -> None:
+        room = None if arrays is None else array_in_file(arrays, experiment.elements)
         for turn in range(experiment.repeat):
-            array = tensor(experiment.seed, communicator.rank, turn, experiment.elements)
+            array = tensor(experiment.seed, communicator.rank, turn, experiment.elements, room)
             if operation == "push_pull":
                 communicator.push_pull(array, 0.1)
             elif operation == "broadcast":

@@ -50,6 +50,6 @@ _LOADER = PipelineLoader()
 
 def forwarding(name: str = "entities", clock: Clock = time.time_ns) -> Forwarding:
     """A device with empty tables, as the server keeps it."""
-    message = config(name)
-    program, index = _LOADER.load(message)
-    return Forwarding(message, program, index, Device(program, executor="interpreted"), clock)
+    loaded = _LOADER.load(config(name))
+    device = Device(loaded.program, executor="interpreted")
+    return Forwarding(loaded.config, loaded.program, loaded.schema, device, clock)

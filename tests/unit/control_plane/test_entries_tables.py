@@ -19,10 +19,11 @@ from p4reduce.control_plane.entries import (
     settings_entry,
     switches_on_paths,
 )
-from p4reduce.control_plane.plans import PLANS, PlanRequest, make_plan
-from p4reduce.control_plane.plans.routes import next_hops
+from p4reduce.control_plane.plans import PLANS, PlanRequest, make_plan, routes
+from p4reduce.control_plane.plans.routes import BaseRoutes, Paths
 from p4reduce.control_plane.resources import SLOTS, STATS_JOBS, Resources
 from p4reduce.topologies import fat_tree, leaf_spine, load, star
+from p4reduce.topologies.model import HOST_BASE, SWITCH_BASE
 
 
 def plan(topology, name, **request):
@@ -59,8 +60,9 @@ def test_constants_are_those_of_the_p4_program(schema):
 def test_every_entry_fits_the_program(schema, name):
     topology = load("leaf-spine-8")
     built = plan(topology, name, server="server1" if name != "ring" else None, priority=7)
-    for switch, hops in next_hops(topology).items():
-        for entry in base_entries(topology, switch, hops):
+    base = BaseRoutes(topology)
+    for switch in topology.switches:
+        for entry in base_entries(topology, switch.name, base.of(switch.name)):
             entry.encode(schema)
     settings_entry(SwitchSettings(5, 7)).encode(schema)
     priority_entry(built.job, 7).encode(schema)
@@ -124,25 +126,70 @@ def test_forwarding_leads_along_the_paths(name):
         assert tuple(seen) == path
 
 
-def test_base_routes_reach_everything():
-    topology = fat_tree(4, servers=1)
-    routes = next_hops(topology)
+def looked_up(topology, switch):
+    """Where a switch sends what goes to an address: by the longest prefix, as the table does it."""
+    found = {(route.value, route.length): route.neighbour for route in BaseRoutes(topology).of(switch)}
+
+    def look(ip):
+        keys = (((ip >> (32 - length)) << (32 - length), length) for length in range(32, -1, -1))
+        return next((found[key] for key in keys if key in found), None)
+
+    return look
+
+
+def check_routes(topology):
+    """Every node is reached from every switch by a shortest way, and no address that nobody has goes anywhere."""
+    tables = {switch.name: looked_up(topology, switch.name) for switch in topology.switches}
+    ways = Paths(topology)
     for destination in (*topology.hosts, *topology.switches):
         for switch in topology.switches:
             at, steps = switch.name, 0
             while at != destination.name:
-                at = routes[at][destination.name]
+                at = tables[at](destination.ip)
                 steps += 1
-                assert steps <= 6
-    assert routes == next_hops(topology)
-    # Destinations are spread over parallel paths.
-    assert {routes["edge1-1"][host.name] for host in topology.workers[4:]} == {"agg1-1", "agg1-2"}
+                assert steps <= len(topology.switches)
+            assert steps == len(ways.path(switch.name, destination.name)) - 1
+    for look in tables.values():
+        nobody = [len(topology.hosts), len(topology.hosts) + 6, -1]
+        assert [look(HOST_BASE + 1 + index) for index in nobody] == [None] * 3
+        assert (
+            look(SWITCH_BASE) is look(SWITCH_BASE + 1 + len(topology.switches)) is look(0) is look(0xFFFFFFFF) is None
+        )
+
+
+@pytest.mark.parametrize("network", ["fat-tree:k=4,servers=1", "nobel-us", "two-racks", "star:hosts=3", "star:hosts=1"])
+def test_base_routes_reach_everything(network, monkeypatch):
+    topology = load(network)
+    check_routes(topology)
+    one_by_one = sum(len(BaseRoutes(topology).of(switch.name)) for switch in topology.switches)
+    monkeypatch.setattr(routes, "ONE_BY_ONE", 0)
+    for blocks in (128, 8, 1):
+        monkeypatch.setattr(routes, "_BLOCKS", blocks)
+        check_routes(topology)
+    assert sum(len(BaseRoutes(topology).of(switch.name)) for switch in topology.switches) <= one_by_one
+
+
+def test_base_routes_are_spread_over_parallel_paths(monkeypatch):
+    topology = fat_tree(4, servers=1)
+    for most in (512, 0):
+        monkeypatch.setattr(routes, "ONE_BY_ONE", most)
+        look = looked_up(topology, "edge1-1")
+        assert {look(host.ip) for host in topology.workers[4:]} == {"agg1-1", "agg1-2"}
+        assert BaseRoutes(topology).of("edge1-1") == BaseRoutes(topology).of("edge1-1")
+
+
+def test_large_networks_have_few_routes():
+    topology = fat_tree(12)
+    assert len(topology.nodes) > routes.ONE_BY_ONE
+    assert (
+        max(len(BaseRoutes(topology).of(switch)) for switch in ("edge1-1", "agg1-1", "core1")) < len(topology.nodes) / 4
+    )
 
 
 def test_base_entries():
     topology = leaf_spine(1, 1, 2, capable=["leaf*"])
-    routes = next_hops(topology)
-    leaf = {describe(entry) for entry in base_entries(topology, "leaf1", routes["leaf1"])}
+    base = BaseRoutes(topology)
+    leaf = {describe(entry) for entry in base_entries(topology, "leaf1", base.of("leaf1"))}
     assert leaf == {
         "local_address[hdr.ipv4.dst=0xa800002] -> is_local()",
         "edge[std.ingress_port=1] -> host(ip=0xa000001)",
@@ -151,7 +198,7 @@ def test_base_entries():
         "route[hdr.ipv4.dst=0xa000002/32] -> next_hop(port=2, mac=0x2000a000002)",
         "route[hdr.ipv4.dst=0xa800001/32] -> next_hop(port=3, mac=0x2000a800001)",
     }
-    spine = base_entries(topology, "spine1", routes["spine1"])
+    spine = base_entries(topology, "spine1", base.of("spine1"))
     assert {entry.table_id for entry in spine} == {"route"}
 
 
@@ -173,8 +220,9 @@ def test_no_plan_takes_a_host_for_another(network, name):
 def test_every_host_is_known_where_it_stands_before_anything_is_routed(network):
     topology = load(network)
     known = {}
-    for switch, hops in next_hops(topology).items():
-        entries = base_entries(topology, switch, hops)
+    base = BaseRoutes(topology)
+    for switch in (node.name for node in topology.switches):
+        entries = base_entries(topology, switch, base.of(switch))
         tables = [entry.table_id for entry in entries]
         assert "edge" not in tables[tables.index("route") :]
         for entry in entries:

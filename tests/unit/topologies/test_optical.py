@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.plans.routes import next_hops
+from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.topologies import Topology, TopologyError, load, to_yaml
 from p4reduce.topologies.files import build
 from p4reduce.topologies.optical import Matrix, lay_circuits, oxc, uplinks, view
@@ -31,7 +31,8 @@ def test_a_specification_gives_pods_around_a_crossconnect() -> None:
         topology.node("oxc1").ip  # noqa: B018
     assert build_again(topology) == topology
     # Routes lead to the switch's own hosts: what lies behind the cross-connect, only plans know.
-    assert next_hops(topology)["tor2"] == {"h3": "h3", "h4": "h4"}
+    routes = BaseRoutes(topology).of("tor2")
+    assert {topology.by_ip[route.value].name: route.neighbour for route in routes} == {"h3": "h3", "h4": "h4"}
 
 
 def build_again(topology: Topology) -> Topology:

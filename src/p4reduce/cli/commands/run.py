@@ -39,15 +39,24 @@ from p4switch.base.values import PS_PER_US
 
 
 def run_all(
-    experiments: Sequence[Experiment], output: Output, *, capture: Path | None = None, verb: str = "run"
+    experiments: Sequence[Experiment],
+    output: Output,
+    *,
+    capture: Path | None = None,
+    verb: str = "run",
+    arrays: Path | None = None,
 ) -> list[RunResult]:
-    """Run one experiment after the other, with a bar for each. ``capture`` is a pcap file for the first."""
+    """Run one experiment after the other, with a bar for each.
+
+    ``capture``: a pcap file for the first; ``arrays``: a folder for tensors, in virtual time.
+    """
     results = []
     with progress_bar(output) as open_bar:
         for number, experiment in enumerate(experiments):
             bar = open_bar(f"{verb} {experiment.plan}")
             run = _runner(experiment)
-            results.append(run(experiment, progress=bar, capture=None if number else capture))
+            more = {} if arrays is None else {"arrays": arrays}
+            results.append(run(experiment, progress=bar, capture=None if number else capture, **more))
     return results
 
 
@@ -98,7 +107,7 @@ def run(flags: Run) -> None:
     title = f"{experiment.model}, {experiment.plan} on {experiment.topology}"
     serve = real_page if experiment.time == "real" else live_page
     with serve(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as page:
-        (result,) = run_all([experiment], output, capture=flags.pcap)
+        (result,) = run_all([experiment], output, capture=flags.pcap, arrays=flags.arrays)
         if flags.as_json:
             print(to_file(result), end="", flush=True)
         record(output, page, flags.out)

@@ -466,8 +466,7 @@ def _compiled(program: Path, p4info: Path | None) -> p4r.ForwardingPipelineConfi
 
 def _commit(process: SwitchProcess, ids: list[int], config: p4r.ForwardingPipelineConfig) -> None:
     try:
-        for device_id in ids:
-            process.server.set_pipeline(device_id, config)
+        process.server.set_pipeline(ids, config)
     except P4RuntimeError as error:
         raise BadInput(error.message) from None
 

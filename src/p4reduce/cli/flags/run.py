@@ -85,6 +85,8 @@ class Run:
 
     out: Out = None
     pcap: Pcap = None
+    arrays: Annotated[Path | None, Flag("Folder for the tensors, in files that are gone afterwards: they need not fit "
+                                        "the memory.", default="none")] = None  # fmt: skip
     live: Live = False
     hold: Hold = False
     open_page: Open = False
@@ -98,6 +100,11 @@ class Run:
 
     def check(self) -> None:
         """What it may be."""
+        if self.arrays is not None and not self.arrays.is_dir():
+            raise BadInput(f"--arrays: {self.arrays}: there is no such folder; make it, or name another one")
+        if self.arrays is not None and (self.experiment.time != "virtual" or self.experiment.model != "tensor"):
+            raise BadInput("--arrays: is for tensors in virtual time; leave it out, or choose --model tensor and "
+                           "--time virtual")  # fmt: skip
         if self.experiment.time == "flow" and (self.live or self.pcap is not None):
             flag = "--live" if self.live else "--pcap"
             raise BadInput(f"{flag}: the flow model has no packets; choose --time virtual")

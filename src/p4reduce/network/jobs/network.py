@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from finsy.proto import p4i, p4r
+from finsy.proto import p4i
 from google.protobuf import text_format
 
 from p4reduce.base.errors import ControllerError
@@ -48,7 +48,7 @@ from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
 from p4switch.base.files import read_bytes
 from p4switch.device import Device
-from p4switch.p4runtime import P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeError, P4RuntimeServer
 from p4switch.program.errors import ProgramError
 from p4switch.program.loader import load_program
 from p4switch.program.program import Program
@@ -183,12 +183,14 @@ class ServedSwitches:
         return [Target(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
     def load(self, program: P4Program) -> None:
-        """Start every switch with a program; a controller may load another one later."""
-        config = p4r.ForwardingPipelineConfig(
-            p4info=text_format.Parse(program.p4info.decode(), p4i.P4Info()), p4_device_config=program.json
-        )
-        for device_id in self._ids.values():
-            self.server.set_pipeline(device_id, config)
+        """Start every switch with a program; a controller may load another one later.
+
+        Raises ``ControllerError`` for a program that they cannot run.
+        """
+        try:
+            self.server.set_pipeline(self._ids.values(), program.schema.get_pipeline_config())
+        except P4RuntimeError as error:
+            raise ControllerError(f"{program.name}: {error.message}") from None
 
     def restart(self, switch: str) -> None:
         """A switch starts anew: it has its program, and nothing that was installed."""
@@ -241,12 +243,14 @@ class EmbeddedSwitches(ServedSwitches):
     ) -> None:
         super().__init__(topology, lock=lock)
         try:
+            self.load(program)
             self.controller = Controller(
                 topology,
                 self.targets(),
                 program,
                 settings=settings,
                 deadline_s=deadline_s,
+                keep=True,  # the program, which they have begun with
                 token_key=seeded_key(seed),
             )
             self.controller.start()

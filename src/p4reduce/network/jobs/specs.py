@@ -39,8 +39,8 @@ from p4switch.base.values import PS_PER_MS, PS_PER_US
 Doubles = npt.NDArray[np.float64]
 UNIT_ROUNDOFF = 2.0**-24
 """of float32, round to nearest"""
-BLOCK_CHUNKS = 2048
-"""Chunks that are looked at together, so that temporaries stay small beside the tensors."""
+BLOCK_CHUNKS = 128
+"""Chunks that are looked at together, so that temporaries stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -119,22 +119,27 @@ def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, *,
 
     lanes: elements of a chunk. guessed: first chunks whose exponents are not necessarily those of these inputs.
     """
-    if not all(_all_finite(array) for array in inputs):
-        poisoned = ~np.logical_and.reduce([np.isfinite(array) for array in inputs])
-        if isinstance(numbers, BlockFloat):
-            chunks = np.add.reduceat(poisoned, np.arange(0, poisoned.size, lanes)) > 0
-            poisoned = np.repeat(chunks, lanes)[: poisoned.size]
-        clean = [np.where(poisoned, np.float32(0), array) for array in inputs]
-        return replace(expect_sum(clean, numbers, lanes, guessed=guessed), poisoned=poisoned)
     exact = np.zeros(inputs[0].size, np.float64)
     magnitude = np.zeros(inputs[0].size, np.float32)
-    for array in inputs:
-        exact += array
-        step = BLOCK_CHUNKS * lanes
-        for first in range(0, array.size, step):
-            part = slice(first, first + step)
+    step = BLOCK_CHUNKS * lanes
+    for first in range(0, exact.size, step):
+        part = slice(first, first + step)
+        for array in inputs:
+            if not _all_finite(array[part]):
+                return _expect_poisoned(inputs, numbers, lanes, guessed)
+            exact[part] += array[part]
             np.maximum(magnitude[part], np.abs(array[part]), out=magnitude[part])
     return ExpectedSum(exact, magnitude, numbers, lanes, len(inputs), guessed)
+
+
+def _expect_poisoned(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, guessed: int) -> ExpectedSum:
+    """The same where some numbers are not finite."""
+    poisoned = ~np.logical_and.reduce([np.isfinite(array) for array in inputs])
+    if isinstance(numbers, BlockFloat):
+        chunks = np.add.reduceat(poisoned, np.arange(0, poisoned.size, lanes)) > 0
+        poisoned = np.repeat(chunks, lanes)[: poisoned.size]
+    clean = [np.where(poisoned, np.float32(0), array) for array in inputs]
+    return replace(expect_sum(clean, numbers, lanes, guessed=guessed), poisoned=poisoned)
 
 
 def _all_finite(array: FloatArray) -> bool:

@@ -22,15 +22,17 @@ def refusal(message):
 
 @pytest.mark.parametrize("name", ["entities", "p4reduce-64", "p4reduce-256"])
 def test_what_p4c_writes_is_accepted(name):
-    program, schema = PipelineLoader().load(config(name))
-    assert {t.name for t in schema.tables.values()} <= set(program.tables)
-    assert {r.name for r in schema.registers.values()} == set(program.registers)
+    loaded = PipelineLoader().load(config(name))
+    assert {t.name for t in loaded.schema.tables.values()} <= set(loaded.program.tables)
+    assert {r.name for r in loaded.schema.registers.values()} == set(loaded.program.registers)
 
 
 def test_the_same_configuration_is_loaded_once():
     loader = PipelineLoader()
-    assert loader.load(config(cookie=1)) == loader.load(config(cookie=2))
-    assert loader.load(config())[0] is loader.load(config())[0]
+    one, other = loader.load(config(cookie=1)), loader.load(config(cookie=2))
+    assert one.program is other.program
+    assert [loaded.config for loaded in (one, other)] == [config(cookie=1), config(cookie=2)]
+    assert loader.load(config()).config is loader.load(config()).config is not one.config
 
 
 def test_parts_that_are_missing():

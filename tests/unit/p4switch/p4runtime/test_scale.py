@@ -29,9 +29,9 @@ class Clocked:
 
     def __init__(self):
         self.now = 1_000
-        message = idle_config()
-        program, index = PipelineLoader().load(message)
-        self.forwarding = Forwarding(message, program, index, Device(program), lambda: self.now)
+        loaded = PipelineLoader().load(idle_config())
+        device = Device(loaded.program)
+        self.forwarding = Forwarding(loaded.config, loaded.program, loaded.schema, device, lambda: self.now)
         updates = []
         for number in range(ENTRIES):
             entry = fy.P4TableEntry(

@@ -13,6 +13,7 @@ from p4switch.device import Device
 from p4switch.program import load_program
 from p4switch.state import DeviceState, Multicast, MulticastError, StateLayout
 from p4switch.state.device_state import CloneSession, CloneSessions
+from p4switch.state.layout import untouched
 from tests.support.bmv2_json import Json, ProgramJson, assign, const, field, named, op, primitive
 
 COMPILED = Path(str(files("p4reduce") / "p4src" / "compiled"))
@@ -200,3 +201,14 @@ def test_times_that_no_stamp_holds_are_refused(time_us: int) -> None:
 def test_a_session_names_a_group_that_can_be(group: int) -> None:
     with pytest.raises(MulticastError, match=r"clone session 3: multicast group .* is not in 1\.\.65535"):
         CloneSessions().configure(3, CloneSession(group=group))
+
+
+def test_memory_that_there_is_not_is_a_memory_error():
+    for size in (1 << 62, 1 << 80):
+        with pytest.raises(MemoryError, match=f"{size} bytes"):
+            untouched((size,), np.uint8)
+    zeros = untouched((3, 5), np.int32)
+    assert zeros.shape == (3, 5)
+    assert not zeros.any()
+    zeros[2, 4] = 7  # it can be written to
+    assert untouched((0, 2), np.int32).shape == (0, 2)

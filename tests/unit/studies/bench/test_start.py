@@ -49,3 +49,12 @@ def test_what_is_measured_are_commands(monkeypatch, capsys, tmp_path):
     shown = capsys.readouterr().out
     assert asked.pop(0)[0] == "byte code"
     assert all(what in shown for what, _, _ in asked)
+
+
+def test_what_a_run_needs():
+    found = bench.large_tensor(3000, filed=True)
+    assert found.what == "-t leaf-spine-16 --rate 100G -e 3000 --arrays FOLDER"
+    assert found.cpu_s > 0
+    assert found.peak_mb > found.arrays_mb == round(16 * 3000 * 4 / 1e6)
+    with pytest.raises(RuntimeError, match=r"run -e none: exit code 2"):
+        bench.run_needs(("-e", "none"), 1)

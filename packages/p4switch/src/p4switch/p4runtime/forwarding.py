@@ -7,10 +7,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from threading import Lock
-from typing import Final
+from typing import Final, TypeVar
 
 from finsy.proto import p4i, p4r
 
@@ -98,6 +99,17 @@ def _metadata(fields: tuple[Field, ...], metadata: Iterable[p4r.PacketMetadata])
 _LOG = logging.getLogger(__name__)
 
 _KEPT: Final = 16
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """A configuration that has been loaded. All who were given the same one share it; nobody changes it."""
+
+    config: p4r.ForwardingPipelineConfig
+    program: Program
+    schema: Schema
 
 
 class PipelineLoader:
@@ -106,8 +118,9 @@ class PipelineLoader:
     def __init__(self) -> None:
         self._lock = Lock()
         self._loaded: OrderedDict[bytes, tuple[Program, Schema]] = OrderedDict()
+        self._configs: OrderedDict[tuple[bytes, int | None], p4r.ForwardingPipelineConfig] = OrderedDict()
 
-    def load(self, config: p4r.ForwardingPipelineConfig) -> tuple[Program, Schema]:
+    def load(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
         """The program and the index of a configuration.
 
         Raises:
@@ -121,10 +134,20 @@ class PipelineLoader:
         with self._lock:
             if key not in self._loaded:
                 self._loaded[key] = _load(config)
-            self._loaded.move_to_end(key)
-            if len(self._loaded) > _KEPT:
-                self._loaded.popitem(last=False)
-            return self._loaded[key]
+            program, schema = _latest(self._loaded, key)
+            which = key, config.cookie.cookie if config.HasField("cookie") else None
+            if which not in self._configs:
+                self._configs[which] = p4r.ForwardingPipelineConfig()
+                self._configs[which].CopyFrom(config)
+            return Pipeline(_latest(self._configs, which), program, schema)
+
+
+def _latest(kept: "OrderedDict[K, V]", key: K) -> V:
+    """The value of a key, which has been used last from now on; the oldest goes where there are too many."""
+    kept.move_to_end(key)
+    if len(kept) > _KEPT:
+        kept.popitem(last=False)
+    return kept[key]
 
 
 def _digest(config: p4r.ForwardingPipelineConfig) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,20 +179,19 @@ class P4RuntimeServer:
             slot = DeviceSlot(device_id, name or f"switch{device_id}", self._factory, self._loader, self._clock)
             self._slots[device_id] = slot
 
-    def set_pipeline(self, device_id: int, config: p4r.ForwardingPipelineConfig) -> None:
-        """Commits a pipeline without a controller, as a switch does that is started with a program.
+    def set_pipeline(self, device_ids: int | Iterable[int], config: p4r.ForwardingPipelineConfig) -> None:
+        """Commits a pipeline without a controller, as switches do that are started with a program.
 
         Raises:
             P4RuntimeError: as VERIFY_AND_COMMIT.
             KeyError: unknown device id.
         """
-        slot = self._slots[device_id]
-        request = p4r.SetForwardingPipelineConfigRequest(
-            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, config=config
-        )
-        with self.lock, slot.gate:
-            slot.verify(request)
-            slot.set_pipeline(request)
+        slots = [self._slots[one] for one in ([device_ids] if isinstance(device_ids, int) else device_ids)]
+        commit = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
+        loaded = self._loader.load(config)
+        for slot in slots:
+            with self.lock, slot.gate:
+                slot.set_pipeline(commit, loaded)
 
     def restart(self, device_id: int) -> None:
         """A switch that starts anew with its program: entries, groups, registers and counters are gone.

@@ -14,7 +14,7 @@ from p4switch.device import Device
 from p4switch.p4runtime.arbitration import Arbitration, RoleConfig, permit_role, role_name
 from p4switch.p4runtime.digest_entries import Clock
 from p4switch.p4runtime.errors import BatchError, Code, P4RuntimeError, batch_status
-from p4switch.p4runtime.forwarding import Forwarding, PipelineLoader, encode_packet_out
+from p4switch.p4runtime.forwarding import Forwarding, Pipeline, PipelineLoader, encode_packet_out
 from p4switch.p4runtime.p4info import Schema
 from p4switch.p4runtime.updates import invalid
 from p4switch.program import Program, ProgramError
@@ -67,8 +67,8 @@ class DeviceSlot:
 
     # --- pipeline
 
-    def verify(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        """Checks a request and loads its configuration, so that set_pipeline finds it loaded. Needs no lock.
+    def verify(self, request: p4r.SetForwardingPipelineConfigRequest) -> Pipeline | None:
+        """Checks a request and loads its configuration, for set_pipeline; None for COMMIT. Needs no lock.
 
         Raises:
             P4RuntimeError.
@@ -77,7 +77,7 @@ class DeviceSlot:
         if action == _Request.COMMIT:
             if request.HasField("config"):
                 raise invalid("COMMIT takes no config: it commits what VERIFY_AND_SAVE saved")
-            return
+            return None
         if action not in (
             _Request.VERIFY,
             _Request.VERIFY_AND_SAVE,
@@ -87,17 +87,16 @@ class DeviceSlot:
             raise invalid(f"SetForwardingPipelineConfig: action {action} is not set or unknown")
         if not request.HasField("config"):
             raise invalid("SetForwardingPipelineConfig: config is missing")
-        self._loader.load(request.config)
+        return self._loader.load(request.config)
 
-    def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        """Carries out a request that verify has passed, from the primary client. Raises P4RuntimeError."""
-        action = request.action
-        if action == _Request.COMMIT:
+    def set_pipeline(
+        self, action: p4r.SetForwardingPipelineConfigRequest.Action.ValueType, loaded: Pipeline | None
+    ) -> None:
+        """Carries out a request of the primary client; ``loaded``: what verify gave for it. Raises P4RuntimeError."""
+        if loaded is None:
             self._commit_saved()
             return
-        program, schema = self._loader.load(request.config)
-        config = p4r.ForwardingPipelineConfig()
-        config.CopyFrom(request.config)
+        config, program, schema = loaded.config, loaded.program, loaded.schema
         if action == _Request.VERIFY_AND_SAVE:
             self.saved = self._staged(config, program, schema)
         elif action == _Request.VERIFY_AND_COMMIT:
@@ -308,10 +307,10 @@ class Calls:
         election_id = request.election_id if request.HasField("election_id") else None
         role = role_name(request.role, request.role_id)
         _check_pusher(slot, role, election_id)
-        slot.verify(request)
+        loaded = slot.verify(request)
         with self._lock, slot.gate:
             _check_pusher(slot, role, election_id)
-            slot.set_pipeline(request)
+            slot.set_pipeline(request.action, loaded)
         return p4r.SetForwardingPipelineConfigResponse()
 
     def get_pipeline(self, request: p4r.GetForwardingPipelineConfigRequest) -> p4r.GetForwardingPipelineConfigResponse:

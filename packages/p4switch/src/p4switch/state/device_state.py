@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from p4switch.abi import MAX_PORT
 from p4switch.program.actions import CounterArray, MeterArray
 from p4switch.program.program import Program
-from p4switch.state.layout import VALUE_SET_CELLS, Register, StateLayout, ValueSet, allocate_group
+from p4switch.state.layout import VALUE_SET_CELLS, Register, ValueSet, allocate_group, layout_of, untouched
 from p4switch.tables import TABLE_CELLS, Table
 from p4switch.tables.profile import METER_WORDS, PROFILE_CELLS, MeterConfig, Profile, configure, execute
 from p4switch.tables.table import IndirectTable
@@ -37,8 +37,8 @@ class Multicast:
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
-        self.index: NDArray[np.int32] = np.zeros((MAX_GROUP + 1, 2), dtype=np.int32)
-        self.replicas: NDArray[np.int32] = np.zeros((capacity, 2), dtype=np.int32)
+        self.index: NDArray[np.int32] = untouched((MAX_GROUP + 1, 2), np.int32)
+        self.replicas: NDArray[np.int32] = untouched((capacity, 2), np.int32)
         self._groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self._end = 0
 
@@ -141,7 +141,7 @@ class CloneSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[int, CloneSession] = {}
-        self.rows: NDArray[Any] = np.zeros(MAX_SESSION + 1, dtype=_ROW)
+        self.rows: NDArray[Any] = untouched((MAX_SESSION + 1,), _ROW)
         self.copies: Final = Multicast()
 
     def set(self, session: int, replicas: Iterable[tuple[int, int]]) -> None:
@@ -206,7 +206,7 @@ class Counter:
 
     def __init__(self, spec: CounterArray) -> None:
         self.spec = spec
-        self.cells: NDArray[np.uint64] = np.zeros((max(spec.size, 1), 2), dtype=np.uint64)
+        self.cells: NDArray[np.uint64] = untouched((max(spec.size, 1), 2), np.uint64)
 
     @property
     def name(self) -> str:
@@ -233,7 +233,7 @@ class Counter:
 
     def reset(self) -> None:
         """Sets every cell to 0."""
-        self.cells[:] = 0
+        self.cells[self.cells.any(axis=1)] = 0
 
     def _checked(self, index: int) -> int:
         if not 0 <= index < self.size:
@@ -325,7 +325,7 @@ class DeviceState:
     """
 
     def __init__(self, program: Program) -> None:
-        layout = StateLayout(program)
+        layout = layout_of(program)
         self.cells: NDArray[np.int64] = np.zeros(layout.cells, dtype=np.int64)
         self.profiles: dict[str, Profile] = {
             name: Profile(program, spec, self._part(layout.profiles[name], PROFILE_CELLS))

@@ -5,11 +5,13 @@ state of the random numbers, the third counts packets that went round too often.
 cells, a counter array one (the address of its counters), a group of register arrays one (the address of its rows).
 """
 
+import math
+import mmap
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +137,9 @@ class RegisterGroup:
         return self.stride * self.size
 
 
+_KEPT_AS: Final = "_state_layout"
+
+
 class StateLayout:
     """The cells of a program's state and the layout of its registers."""
 
@@ -186,6 +191,15 @@ class StateLayout:
     def group_cell(self, group: int) -> int:
         """The cell with the address of a group's rows."""
         return self._first_group + group
+
+
+def layout_of(program: Program) -> StateLayout:
+    """The layout of a program, which all devices of it share. The program keeps it, and it goes with the program."""
+    kept = vars(program)
+    if _KEPT_AS not in kept:
+        kept[_KEPT_AS] = StateLayout(program)
+    layout: StateLayout = kept[_KEPT_AS]
+    return layout
 
 
 def _place(members: tuple[RegisterArray, ...]) -> RegisterGroup:
@@ -257,14 +271,23 @@ def _resolve(index: DataExpr, definitions: dict[FieldRef, DataExpr], depth: int 
 # The memory of register arrays.
 
 
-def allocate_group(group: RegisterGroup) -> NDArray[np.uint8]:
-    """The rows of a group, shape (size, stride), aligned to a cache line.
+def untouched(shape: tuple[int, ...], dtype: "np.dtype[Any] | type[Any]") -> NDArray[Any]:
+    """Zeros for many switches with little in them: pages cost memory when they are touched, and only then.
 
-    The operating system hands out zeroed pages on first touch, so rows that no packet touches cost nothing.
+    It begins at a page. (What malloc hands out again, ``np.zeros`` has to clear, and with that to touch.) Raises
+    MemoryError.
     """
-    memory = np.zeros(group.bytes + CACHE_LINE, dtype=np.uint8)
-    start = -int(memory.ctypes.data) % CACHE_LINE
-    return memory[start : start + group.bytes].reshape(group.size, group.stride)
+    size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{size} bytes: {error}") from None
+    return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
+
+
+def allocate_group(group: RegisterGroup) -> NDArray[np.uint8]:
+    """The rows of a group, shape (size, stride)."""
+    return untouched((group.size, group.stride), np.uint8)
 
 
 class Register:

@@ -209,13 +209,13 @@ class HashIndex:
     ``buckets`` is a uint64 array of shape (capacity, 1 + words): reference (0: empty), then the key, least
     significant word first. The capacity is a power of two, at most half full. A removal moves the entries behind
     it forward, so there are no tombstones and a miss ends at the first empty bucket. The array is replaced when
-    it grows: whoever holds its address must ask again after every insertion.
+    it grows: whoever holds its ``address`` must ask again after every insertion.
     """
 
     def __init__(self, words: int) -> None:
         self._words = words
         self._count = 0
-        self.buckets: NDArray[np.uint64] = self._empty(_FIRST_CAPACITY)
+        self._take(self._empty(_FIRST_CAPACITY))
 
     def __len__(self) -> int:
         return self._count
@@ -251,6 +251,10 @@ class HashIndex:
         self._close_gap(at)
         self._count -= 1
 
+    def _take(self, buckets: NDArray[np.uint64]) -> None:
+        self.buckets: NDArray[np.uint64] = buckets
+        self.address = address_of(buckets)
+
     def _empty(self, capacity: int) -> NDArray[np.uint64]:
         return np.zeros((capacity, 1 + self._words), dtype=np.uint64)
 
@@ -279,7 +283,7 @@ class HashIndex:
 
     def _grow(self) -> None:
         old = self.buckets
-        self.buckets = self._empty(2 * len(old))
+        self._take(self._empty(2 * len(old)))
         for bucket in old[old[:, 0] != 0]:
             self.buckets[self._locate(bucket[1:].tolist())] = bucket
 
@@ -334,7 +338,7 @@ class ExactIndex(MatchIndex):
 
     def image(self) -> tuple[int, int, int, int]:
         """See MatchIndex."""
-        return address_of(self._hash.buckets), self._hash.capacity - 1, 0, 0
+        return self._hash.address, self._hash.capacity - 1, 0, 0
 
     def _key(self, entry: TableEntry) -> int:
         return self._layout.pack([m.value for m in entry.match if isinstance(m, Exact)])
@@ -354,6 +358,7 @@ class LpmIndex(MatchIndex):
         self._hash = HashIndex(self._layout.words + 1)
         self._uses: dict[int, int] = {}
         self._lengths = np.zeros((self._width + 1, 1 + self._layout.words), dtype=np.uint64)
+        self._lengths_at = address_of(self._lengths)
 
     def find(self, values: Sequence[int]) -> int:
         """See MatchIndex."""
@@ -383,7 +388,7 @@ class LpmIndex(MatchIndex):
 
     def image(self) -> tuple[int, int, int, int]:
         """See MatchIndex."""
-        return address_of(self._hash.buckets), self._hash.capacity - 1, address_of(self._lengths), len(self._uses)
+        return self._hash.address, self._hash.capacity - 1, self._lengths_at, len(self._uses)
 
     def _mask(self, prefix: int) -> int:
         free = ((1 << (self._width - prefix)) - 1) << self._layout.offsets[self._at]
@@ -540,6 +545,10 @@ class EntryStore:
     def __init__(self, actions: tuple[Action, ...], meter_words: int = 0, words: int | None = None) -> None:
         """``words`` of a row, if it is not an action and its arguments."""
         self._actions = actions
+        self._places = [
+            [(at, -(-one.width // WORD_BITS)) for at, one in zip(argument_offsets(a), a.parameters, strict=True)]
+            for a in actions
+        ]
         self._free: list[int] = []
         self._used = 1
         self.rows: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, words or store_row_words(actions)), np.uint64)
@@ -572,10 +581,6 @@ class EntryStore:
         row = [0] * self.rows.shape[1]
         row[0] = len(self._actions) if action is None else action
         if action is not None:
-            parameters = self._actions[action].parameters
-            for value, parameter, at in zip(
-                arguments, parameters, argument_offsets(self._actions[action]), strict=True
-            ):
-                words = -(-parameter.width // WORD_BITS)
+            for value, (at, words) in zip(arguments, self._places[action], strict=True):
                 row[at : at + words] = split_words(value, words)
         self.rows[ref] = row
