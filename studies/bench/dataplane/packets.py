@@ -12,6 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.network.virtual.records import aligned_bytes
 from p4reduce.workers import wire
 from p4switch import abi
 from p4switch.device import Device
@@ -25,6 +26,9 @@ from studies.bench.switch import EPOCH, JOB, Neighbour, aggregate, program
 CHILDREN: Final = 8
 SEQ_OFFSET: Final[int] = wire.FRAME_DTYPE.fields["seq"][1]  # type: ignore[index]
 """Byte of a frame at which the chunk's sequence number starts."""
+
+FRAME_BYTES: Final = 2048
+"""of memory for each frame"""
 
 _SWITCH_IP: Final = 0x0A800001
 _TOKEN: Final = 0xABCDEF
@@ -130,10 +134,13 @@ class Driver:
         self.slots = slots
         self._device = device  # machine code has its addresses
         self._loop = _loop(device)
-        self._frames = push_frames(lanes)
+        # Frames and buffers begin at cache lines, as in the network.
+        frames = push_frames(lanes)
+        self._frames = aligned_bytes(CHILDREN * FRAME_BYTES).reshape(CHILDREN, -1)[:, : frames.shape[1]]
+        self._frames[:] = frames
         self._io = np.zeros(abi.IO_CELLS, dtype=np.int64)
-        self._phv = np.zeros(device.phv_bytes, dtype=np.uint8)
-        self._out = np.zeros(device.out_bytes, dtype=np.uint8)
+        self._phv = aligned_bytes(device.phv_bytes)
+        self._out = aligned_bytes(device.out_bytes)
         self.outcome = np.zeros(2, dtype=np.int64)
         """Packets that ended in a multicast, bytes that left egress."""
 

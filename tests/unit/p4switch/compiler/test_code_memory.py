@@ -1,6 +1,7 @@
 """Machine code in memory: it can be linked wherever there is room, and goes with the last that uses it."""
 
 import gc
+import re
 import resource
 import subprocess
 import sys
@@ -26,6 +27,18 @@ def executable_bytes() -> int:
             first, last = (int(end, 16) for end in ends.split("-"))
             total += last - first
     return total
+
+
+def test_the_key_of_kept_code_covers_all_that_the_compiler_imports() -> None:
+    compiler = Path(jit_module.__file__).parent
+    named = {
+        name
+        for source in compiler.glob("*.py")
+        for name in re.findall(r"^from p4switch\.(\w+)", source.read_text("utf-8"), re.MULTILINE)
+    }
+    folders = {name for name in named if (compiler.parent / name).is_dir()}
+    assert folders - {"native"} <= set(jit_module.COMPILED_FROM)  # objects.version and its source are in it
+    assert all((compiler.parent / name / "__init__.py").exists() for name in jit_module.COMPILED_FROM)
 
 
 def counting_program(number: int) -> Program:

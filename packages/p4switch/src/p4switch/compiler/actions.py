@@ -1,6 +1,6 @@
 """Actions to machine code: each primitive in its order, with jumps inside the action."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,22 +11,26 @@ from p4switch.abi import DROP_PORT
 from p4switch.compiler import data as phv
 from p4switch.compiler.data import DataLowering, KeptLayout
 from p4switch.compiler.hashing import HashLowering
-from p4switch.compiler.lanes import FunctionContext
+from p4switch.compiler.lanes import BlockWords, FunctionContext
 from p4switch.compiler.storage import (
     I1,
     I64,
     POINTER,
+    Block,
     FieldStorage,
     Value,
+    blocks_of,
     byte_offset,
     copy_bytes,
     header_bytes,
     integer_to_lanes,
     is_lanes,
     lanes_to_integer,
+    load_block,
     load_cell,
     number,
     resize,
+    store_block,
     store_cell,
 )
 from p4switch.program.actions import (
@@ -58,7 +62,7 @@ from p4switch.program.actions import (
     Several,
     Truncate,
 )
-from p4switch.program.expressions import LENGTH_FIELD, Const, DataExpr, FieldRef
+from p4switch.program.expressions import LENGTH_FIELD, Const, DataExpr, FieldRef, walk
 from p4switch.state import device_state
 from p4switch.state.layout import cell_kind
 from p4switch.tables.profile import (
@@ -331,6 +335,72 @@ def _cloned(context: FunctionContext, field: FieldRef) -> Value:
     return b.select(listed, value, ir.Constant(value.type, None))
 
 
+MOST_ROW_BYTES = 1 << 14
+"""Longer rows of registers are not worked on block by block, which takes as much of the stack."""
+
+
+@dataclass(frozen=True)
+class LaneRun:
+    """Statements that stand one behind the other and keep lanes apart: fields of one width, registers of one row.
+
+    Attributes:
+        primitives: Assign, RegisterRead, RegisterWrite; each register is read once at most, and before it is written.
+        width: bits of all fields and of the registers.
+        group, index: which row of registers; None: none.
+        reads: of each register that is read, the field that it is read into, to which nothing was assigned before.
+    """
+
+    primitives: tuple[Primitive, ...]
+    width: int
+    group: int | None
+    index: DataExpr
+    reads: Mapping[str, FieldRef]
+
+    @classmethod
+    def of(cls, data: DataLowering, primitives: Sequence[Primitive]) -> "LaneRun | None":
+        """The longest run that these begin with; ``data`` knows afterwards what it leaves. None: there is none."""
+        layout = data.context.layout
+        width, run, assigned, reads, touched = 0, list[Primitive](), set[FieldRef](), dict[str, FieldRef](), set[str]()
+        group: int | None = None
+        index: DataExpr = Const(0)
+        for primitive in primitives:
+            register: str | None = None
+            at, size = index, width
+            match primitive:
+                case Assign() if is_lanes(primitive.target) and not primitive.target.signed:
+                    size = primitive.target.width
+                    fits = data.stays(primitive.value, size)
+                case RegisterRead() if is_lanes(primitive.target) and not primitive.target.signed:
+                    register, at, size = primitive.register, primitive.index, primitive.target.width
+                    fits = register not in touched and primitive.target not in assigned
+                case RegisterWrite() if run:
+                    register, at = primitive.register, primitive.index
+                    fits = data.stays(primitive.value, size)
+                case _:
+                    break
+            if register is not None:
+                place = layout.registers[register].group
+                fits = fits and size == data.context.program.registers[register].width
+                fits = fits and (group is None or (group == place and index == at))
+                fits = fits and layout.groups[place].stride <= MOST_ROW_BYTES
+            if not fits or width not in (0, size) or not (assigned | set(reads.values())).isdisjoint(walk(at)):
+                break
+            width = size
+            run.append(primitive)
+            if register is not None:
+                group, index = layout.registers[register].group, at
+                touched.add(register)
+            if isinstance(primitive, Assign):
+                assigned.add(primitive.target)
+                data.learn(primitive.target, primitive.value)
+            elif isinstance(primitive, RegisterRead):
+                reads[primitive.register] = primitive.target
+                data.forget(primitive.target)
+        if not any(isinstance(primitive, Assign) for primitive in run):
+            return None  # to copy a cell into a field or back is one move
+        return cls(tuple(run), width, group, index, reads)
+
+
 INDEX_BITS = 32
 """BMv2 takes register and counter indices modulo 2**32."""
 
@@ -350,9 +420,18 @@ class ActionLowering:
         primitives = action.primitives
         targets = {p.to for p in primitives if isinstance(p, Jump | JumpIfZero)}
         blocks = {at: self._context.block(f"step{at}") for at in sorted(targets)}
+        done = 0  # primitives
         for at, primitive in enumerate(primitives):
             if at in blocks:
                 self._enter(blocks[at])
+            if at < done:
+                continue
+            end = min((target for target in blocks if target > at), default=len(primitives))
+            run = LaneRun.of(self._data, primitives[at:end])
+            if run is not None:
+                self._run(run)
+                done = at + len(run.primitives)
+                continue
             match primitive:
                 case Jump(to=to):
                     if to <= at:
@@ -430,6 +509,49 @@ class ActionLowering:
                 pass  # nobody reads logs of machine code
             case _:
                 raise AssertionError(f"not a primitive that stands alone: {primitive}")
+
+    # --- lanes, block by block
+
+    def _run(self, run: LaneRun) -> None:
+        """Each block through all primitives. Beyond the registers' end there is a row that nobody else knows."""
+        b, storage, context = self._builder, self._context.storage, self._context
+        row = None
+        if run.group is not None:
+            inside, address = self._register_row(run.group, run.index)
+            within, beyond, ready = (context.block(f"lanes_{name}") for name in ("within", "beyond", "ready"))
+            b.cbranch(inside, within, beyond)
+            b.position_at_end(within)
+            true_row = address()
+            b.branch(ready)
+            b.position_at_end(beyond)
+            false_row = storage.scratch(context.layout.groups[run.group].stride)
+            for register, target in run.reads.items():  # so that the field keeps what it holds
+                cell = byte_offset(b, false_row, context.layout.registers[register].offset)
+                for block in blocks_of(run.width):
+                    store_block(b, cell, block, storage.load_block(target, block))
+            b.branch(ready)
+            b.position_at_end(ready)
+            row = b.phi(POINTER)
+            row.add_incoming(true_row, within)
+            row.add_incoming(false_row, beyond)
+        for block in blocks_of(run.width):
+            self._run_block(run, block, row)
+
+    def _run_block(self, run: LaneRun, block: Block, row: Value) -> None:
+        b, storage, places = self._builder, self._context.storage, self._context.layout.registers
+        words = BlockWords(b, block, lambda field: storage.load_block(field, block))
+        for primitive in run.primitives:
+            match primitive:
+                case Assign(target=target, value=value):
+                    word = words.of(value)
+                    storage.store_block(target, block, word.value)
+                    words.hold(target, word)
+                case RegisterRead(target=target, register=register):
+                    held = load_block(b, byte_offset(b, row, places[register].offset), block)
+                    storage.store_block(target, block, held)
+                    words.hold(target, held)
+                case RegisterWrite(register=register, value=value):
+                    store_block(b, byte_offset(b, row, places[register].offset), block, words.of(value).value)
 
     # --- headers
 
@@ -515,15 +637,19 @@ class ActionLowering:
 
     def _register_cell(self, register: str, index: DataExpr) -> tuple[Value, Callable[[], Value]]:
         """Whether the index is within the array, and what makes the cell's address."""
+        place = self._context.layout.registers[register]
+        inside, row = self._register_row(place.group, index)
+        return inside, lambda: byte_offset(self._builder, row(), place.offset)
+
+    def _register_row(self, number_of_group: int, index: DataExpr) -> tuple[Value, Callable[[], Value]]:
+        """The same of the row of cells that lie side by side."""
         b, context = self._builder, self._context
-        place = context.layout.registers[register]
-        group = context.layout.groups[place.group]
+        group = context.layout.groups[number_of_group]
         at = self._data.number(index, INDEX_BITS)
 
         def address() -> Value:
-            rows = context.state_pointer(context.layout.group_cell(place.group))
-            row = b.mul(resize(b, at, 64), number(64, group.stride))
-            return byte_offset(b, rows, b.add(row, number(64, place.offset)))
+            rows = context.state_pointer(context.layout.group_cell(number_of_group))
+            return byte_offset(b, rows, b.mul(resize(b, at, 64), number(64, group.stride)))
 
         return b.icmp_unsigned("<", at, number(INDEX_BITS, group.size)), address
 

@@ -375,12 +375,25 @@ class DataLowering:
         """The function."""
         return self._context
 
+    def stays(self, expr: DataExpr, width: int) -> bool:
+        """Whether the lanes of an expression stay apart; see LaneOps."""
+        return self._lanes.stays(expr, width)
+
     # --- fields
 
     def assign(self, target: FieldRef, value: DataExpr) -> None:
         """``target = value``; what is known of the value is known of the field from here on."""
         bits = self._analysis.bits(value, target.width)
         self.store(target, self.lanes(value, target.width) if is_lanes(target) else self.number(value, target.width))
+        self._know(target, bits)
+
+    def learn(self, target: FieldRef, value: DataExpr) -> None:
+        """What ``assign`` would know, for who stores the value in another way."""
+        bits = self._analysis.bits(value, target.width)
+        self.forget(target)
+        self._know(target, bits)
+
+    def _know(self, target: FieldRef, bits: Bits) -> None:
         if not target.signed:
             self._facts[target] = bits
             self._analysis = Analysis(dict(self._facts))

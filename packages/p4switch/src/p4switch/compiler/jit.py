@@ -25,6 +25,9 @@ from p4switch.state import DeviceState
 CACHE_VARIABLE: Final = "P4REDUCE_CACHE"
 """Environment variable: the cache's directory, in place of $XDG_CACHE_HOME/p4reduce."""
 
+COMPILED_FROM: Final = ("compiler", "program", "state", "tables")
+"""Folders of sources that decide about the code of a program."""
+
 _MOST_FILES: Final = 128
 """Files in the cache; one holds 10 to 50 kB."""
 
@@ -143,7 +146,7 @@ def _compiler_version() -> str:
     """A hash of everything that decides about the code, but the program: sources, LLVM, CPU."""
     digest = hashlib.sha256()
     root = Path(__file__).resolve().parents[1]
-    for folder in ("compiler", "model", "state", "tables"):
+    for folder in COMPILED_FROM:
         for source in sorted((root / folder).glob("*.py")):
             digest.update(source.read_bytes())
     for source in (root / "abi.py", Path(objects.__file__)):

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from llvmlite import ir
 
 from p4switch.compiler.storage import (
+    BLOCK_LANES,
     I32,
     I64,
     POINTER,
+    Block,
     Builder,
     FieldStorage,
     Value,
+    block_type,
+    blocks_of,
     byte_offset,
+    integer,
     intrinsic,
     is_lanes,
     lane_constant,
@@ -443,6 +449,8 @@ class LaneOps:
     def compare(self, expr: Compare, width: int) -> Value:
         """``==`` or ``!=`` of natural numbers below ``2**width``: an or over all lanes of their difference."""
         b = self._builder
+        if self.stays(expr.left, width) and self.stays(expr.right, width):
+            return self._compare_blocks(expr, width)
         if expr.right == Const(0):
             difference = self._data.lanes(expr.left, width)
         else:
@@ -450,8 +458,56 @@ class LaneOps:
         name = f"llvm.vector.reduce.or.v{width // LANE_BITS}i32"
         return b.icmp_unsigned(expr.op, intrinsic(b, name, I32, [difference]), ir.Constant(I32, 0))
 
+    def _compare_blocks(self, expr: Compare, width: int) -> Value:
+        b, storage, some = self._builder, self._data.context.storage, None
+        for block in blocks_of(width):
+            words = BlockWords(b, block, partial(storage.load_block, block=block))
+            difference = words.of(Arith("^", expr.left, expr.right)).value
+            if difference.type != block_type(BLOCK_LANES):  # what is left behind the whole blocks
+                difference = pick_lanes(b, difference, list(range(BLOCK_LANES)))
+            some = difference if some is None else b.or_(some, difference)
+        name = f"llvm.vector.reduce.or.v{BLOCK_LANES}i32"
+        return b.icmp_unsigned(expr.op, intrinsic(b, name, I32, [some]), ir.Constant(I32, 0))
+
+    def stays(self, expr: DataExpr, width: int) -> bool:
+        """Whether every lane of an expression modulo ``2**width`` is of the same lane of its fields, all as wide."""
+        match expr:
+            case Const():
+                return True
+            case FieldRef():
+                return is_lanes(expr) and expr.width == width and not expr.signed
+            case Invert(operand):
+                return self.stays(operand, width)
+            case Cast(op="two_comp_mod", operand=operand, width=to):
+                return to >= width and self.stays(operand, width)
+            case Arith(op="<<", left=left, right=Const(by)):
+                return 0 <= by < LANE and self._left_stays(left, by, width) and self.stays(left, width)
+            case Arith(op=">>", left=left, right=Const(by)):
+                within = 0 <= by < LANE and self._is_within(left, width) and self._right_stays(left, by, width)
+                return within and self.stays(left, width)
+            case Arith(op="&" | "|" | "^" | "+" | "-", left=left, right=right):
+                return self.stays(left, width) and self.stays(right, width) and self.can(expr, width)
+            case _:
+                return False
+
     def _bits(self, expr: DataExpr, width: int) -> Bits:
         return self._data.analysis.bits(expr, width)
+
+    def _is_within(self, operand: DataExpr, width: int) -> bool:
+        bounds = self._data.analysis.bounds(operand)
+        return bounds.is_natural and (bounds.width() or 0) <= width
+
+    def _left_stays(self, operand: DataExpr, by: int, width: int) -> bool:
+        """Whether no bit that is shifted left leaves for the next lane, but for lanes that fall off."""
+        lanes, bits = divmod(by, LANE_BITS)
+        top = _splat_mask(width, ((1 << bits) - 1) << (LANE_BITS - bits))
+        return self._bits(operand, width).may & top & ~_top_lanes(width, lanes + 1) == 0
+
+    def _right_stays(self, operand: DataExpr, by: int, width: int) -> bool:
+        """The same to the right."""
+        bits = by % LANE_BITS
+        low = _splat_mask(width, (1 << bits) - 1)
+        return self._bits(operand, width).may & low & ~((1 << min(by - bits + LANE_BITS, width)) - 1) == 0
 
     def _fit(self, vector: Value, width: int) -> Value:
         """Cuts leading lanes or fills with zero lanes."""
@@ -466,31 +522,250 @@ class LaneOps:
         if bits == 0:
             return near
         shifted = b.shl(near, _splat(count, bits))
-        top = _splat_mask(width, ((1 << bits) - 1) << (LANE_BITS - bits))
-        if self._bits(operand, width).may & top & ~_top_lanes(width, lanes + 1) == 0:
+        if self._left_stays(operand, by, width):
             return shifted
         far = pick_lanes(b, vector, [i + lanes + 1 for i in range(count)])
         return b.or_(shifted, b.lshr(far, _splat(count, LANE_BITS - bits)))
 
     def _right(self, operand: DataExpr, by: int, width: int) -> Value:
         b = self._builder
-        bounds = self._data.analysis.bounds(operand)
-        if not bounds.is_natural or (bounds.width() or 0) > width:
-            # Bits above `width` move in: compute with as many lanes more, and cut.
-            wider = width + -(-by // LANE_BITS) * LANE_BITS
-        else:
-            wider = width
+        # Bits above `width` may move in: then compute with as many lanes more, and cut.
+        wider = width if self._is_within(operand, width) else width + -(-by // LANE_BITS) * LANE_BITS
         lanes, bits = divmod(by, LANE_BITS)
         vector, count = self._data.lanes(operand, wider), wider // LANE_BITS
         near = pick_lanes(b, vector, [i - lanes for i in range(count)]) if lanes else vector
         if bits:
             shifted = b.lshr(near, _splat(count, bits))
-            low = _splat_mask(wider, (1 << bits) - 1)
-            if self._bits(operand, wider).may & low & ~((1 << min(by - bits + LANE_BITS, wider)) - 1):
+            if not self._right_stays(operand, by, wider):
                 far = pick_lanes(b, vector, [i - lanes - 1 for i in range(count)])
                 shifted = b.or_(shifted, b.shl(far, _splat(count, LANE_BITS - bits)))
             near = shifted
         return self._fit(near, width)
+
+
+# Block by block: what a processor's registers hold.
+#
+# A word of 64 lanes takes eight registers of 256 bits. Statement by statement, a few such words are more than there
+# are; block by block, each value is in one register from its load to its store.
+
+
+class Word:
+    """A block's value, and how it comes about; code for it is made when it is first asked for.
+
+    Attributes:
+        op: "&", "|", "^", "+", "-", ">>", "<<"; empty: a constant, what a field holds, or what stands for an idiom.
+        lanes: of a constant.
+        sum: of ``(a & REST) + (b & REST)``: ``a + b``, each lane for itself, once that is known to be of use.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Value],
+        op: str = "",
+        parts: tuple[Word, ...] = (),
+        lanes: tuple[int, ...] | None = None,
+    ) -> None:
+        self._make = make
+        self.op: Final = op
+        self.parts: Final = parts
+        self.lanes: Final = lanes
+        self.sum: Word | None = None
+
+    @cached_property
+    def value(self) -> Value:
+        """The block as LLVM's."""
+        return self._make()
+
+
+_OPERATIONS: Final = {"+": "add", "-": "sub", "&": "and_", "|": "or_", "^": "xor", "<<": "shl", ">>": "lshr"}
+NARROW_LANES: Final = (32, 16, 8)
+_SIGNS: Final = {bits: sum(1 << at for at in range(bits - 1, LANE, bits)) for bits in NARROW_LANES}
+
+
+class BlockWords:
+    """One block of expressions whose lanes stay apart (``LaneOps.stays``).
+
+    Lanes of 32, 16 or 8 bits that a program adds without carries from one into the next (Warren, Hacker's Delight,
+    2nd ed., section 2-18) are added by one instruction. With SIGN the top bit of every lane and REST the others, and
+    t = (a & REST) + (b & REST):
+
+        t ^ ((a ^ b) & SIGN)               is a + b, each lane for itself;
+        (t ^ a) & (t ^ b) & SIGN           is (s ^ a) & (s ^ b) & SIGN with s = a + b: if a and b have one sign, t has
+                                           that of s, and else both are 0;
+        SIGN - ((x & SIGN) >> (bits - 1))  is SIGN ^ (x >> (bits - 1)), the shift with copies of the sign.
+
+    Each value is computed once, and compared by identity: an expression that means something else is not taken for
+    one of these, whatever it looks like.
+    """
+
+    def __init__(self, builder: Builder, block: Block, load: Callable[[FieldRef], Value]) -> None:
+        """``load`` gives what a field holds in this block before anything is assigned."""
+        self._builder = builder
+        self._block = block
+        self._load = load
+        self._fields: dict[FieldRef, Word] = {}
+        self._made: dict[tuple[str, frozenset[Word] | tuple[Word, ...]], Word] = {}
+        self._constants: dict[tuple[int, ...], Word] = {}
+
+    def hold(self, field: FieldRef, value: Word | Value) -> None:
+        """What the field holds from here on."""
+        self._fields[field] = value if isinstance(value, Word) else Word(lambda: value)
+
+    def of(self, expr: DataExpr) -> Word:
+        """The block of an expression."""
+        match expr:
+            case Const(value):
+                return self._constant(value)
+            case FieldRef():
+                if expr not in self._fields:
+                    self.hold(expr, self._load(expr))
+                return self._fields[expr]
+            case Invert(operand):
+                return self._plain("^", self.of(operand), self._constant(-1))
+            case Cast(operand=operand):
+                return self.of(operand)
+            case Arith(op="<<" | ">>" as op, left=left, right=Const(by)):
+                return self._plain(op, self.of(left), self._of_lanes(*(by,) * self._block.count))
+            case Arith(op=op, left=left, right=right):
+                return self._binary(op, self.of(left), self.of(right))
+            case _:
+                raise AssertionError(f"lanes do not stay apart: {expr}")
+
+    def _constant(self, value: int) -> Word:
+        # Lane 0 of a field is its most significant one; a constant has as many lanes as the field.
+        return self._of_lanes(*lanes_of(value >> self._block.below, LANE * self._block.count)[::-1])
+
+    def _of_lanes(self, *lanes: int) -> Word:
+        if lanes not in self._constants:
+            self._constants[lanes] = Word(lambda: ir.Constant(block_type(len(lanes)), lanes), lanes=lanes)
+        return self._constants[lanes]
+
+    def _plain(self, op: str, left: Word, right: Word) -> Word:
+        def value() -> Value:
+            return getattr(self._builder, _OPERATIONS[op])(left.value, right.value)
+
+        return self._once(op, left, right, lambda: Word(value, op, (left, right)))
+
+    def _once(self, what: str, left: Word, right: Word, make: Callable[[], Word]) -> Word:
+        key = (what, frozenset((left, right)) if what[0] in "+&|^" else (left, right))
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def _binary(self, op: str, left: Word, right: Word) -> Word:
+        if op == "&":
+            for one, other in ((left, right), (right, left)):
+                if _is_splat(other, ones(LANE)):
+                    return one  # p4c cuts every result to its width
+        idiom = {"^": self._as_sum, "&": self._as_overflow, "-": self._as_end}.get(op)
+        if idiom is None:
+            return self._plain(op, left, right)
+        return self._once(f"{op} or more", left, right, lambda: idiom(left, right) or self._plain(op, left, right))
+
+    def _as_sum(self, left: Word, right: Word) -> Word | None:
+        for t, signs in ((left, right), (right, left)):
+            addends = _addends(t)
+            if addends is None:
+                continue
+            a, b, bits = addends
+            x = _masked(signs, _SIGNS[bits])
+            if x is not None and x.op == "^" and _same(x.parts, (a, b)):
+                return self._sum(t, a, b, bits)
+        return None
+
+    def _sum(self, t: Word, a: Word, b: Word, bits: int) -> Word:
+        if t.sum is None:
+            t.sum = self._in_lanes("add", bits, a, b)
+        return t.sum
+
+    def _as_overflow(self, left: Word, right: Word) -> Word | None:
+        factors = [*_factors(left), *_factors(right)]
+        masks = [factor for factor in factors if factor.lanes is not None]
+        if len(factors) != 3 or len(masks) != 1:
+            return None
+        one, other = (factor for factor in factors if factor.lanes is None)
+        if one.op != "^" or other.op != "^":
+            return None
+        for t in one.parts:
+            addends = _addends(t)
+            if addends is None:
+                continue
+            a, b, bits = addends
+            if not _is_splat(masks[0], _SIGNS[bits]):
+                continue
+            if _same(one.parts, (t, a)) and _same(other.parts, (t, b)):
+                pass
+            elif not (_same(one.parts, (t, b)) and _same(other.parts, (t, a))):
+                continue
+            total = self._sum(t, a, b, bits)
+            differs = self._plain("&", self._plain("^", total, a), self._plain("^", total, b))
+            overflow = self._plain("&", differs, masks[0])
+            return self._whole(overflow)
+        return None
+
+    def _whole(self, word: Word) -> Word:
+        """The same, of which LLVM takes no part: it would keep the unmasked bits beside it, in as many registers."""
+
+        def value() -> Value:
+            b, kind = self._builder, ir.VectorType(ir.FloatType(), self._block.count)
+            name = f"llvm.arithmetic.fence.v{self._block.count}f32"
+            return b.bitcast(intrinsic(b, name, kind, [b.bitcast(word.value, kind)]), word.value.type)
+
+        return Word(value)
+
+    def _as_end(self, left: Word, right: Word) -> Word | None:
+        for bits, sign in _SIGNS.items():
+            if not _is_splat(left, sign) or right.op != ">>" or not _is_splat(right.parts[1], bits - 1):
+                continue
+            x = _masked(right.parts[0], sign)
+            if x is not None:
+                amount = sum((bits - 1) << at for at in range(0, LANE, bits))
+                amounts = self._of_lanes(*(amount,) * self._block.count)
+                return self._plain("^", left, self._in_lanes("ashr", bits, x, amounts))
+        return None
+
+    def _in_lanes(self, operation: str, bits: int, left: Word, right: Word) -> Word:
+        """An operation on lanes of fewer bits: where they lie in a lane of 32 does not matter."""
+
+        def value() -> Value:
+            b, narrow = self._builder, ir.VectorType(integer(bits), self._block.count * LANE // bits)
+            operands = [b.bitcast(word.value, narrow) if bits < LANE else word.value for word in (left, right)]
+            result = getattr(b, operation)(*operands)
+            return b.bitcast(result, block_type(self._block.count)) if bits < LANE else result
+
+        return Word(value)
+
+
+def _is_splat(word: Word, lane: int) -> bool:
+    return word.lanes is not None and all(one == lane for one in word.lanes)
+
+
+def _masked(word: Word, lane: int) -> Word | None:
+    """x of ``x & mask`` with a mask of equal lanes."""
+    if word.op == "&":
+        for one, other in (word.parts, word.parts[::-1]):
+            if _is_splat(other, lane):
+                return one
+    return None
+
+
+def _addends(word: Word) -> tuple[Word, Word, int] | None:
+    """a, b and the bits of a lane, of ``(a & REST) + (b & REST)``."""
+    if word.op == "+":
+        for bits, sign in _SIGNS.items():
+            a, b = (_masked(part, ones(LANE) & ~sign) for part in word.parts)
+            if a is not None and b is not None:
+                return a, b, bits
+    return None
+
+
+def _factors(word: Word) -> tuple[Word, ...]:
+    return word.parts if word.op == "&" else (word,)
+
+
+def _same(some: tuple[Word, ...], others: tuple[Word, Word]) -> bool:
+    """Whether two words are these two, in any order."""
+    return (some[0] is others[0] and some[1] is others[1]) or (some[0] is others[1] and some[1] is others[0])
 
 
 def _splat(count: int, value: int) -> Value:

@@ -50,6 +50,31 @@ def lane_constant(width: int, value: int) -> Value:
     return ir.Constant(lane_vector(width), lanes)
 
 
+BLOCK_LANES: Final = 8
+"""Lanes of a block: a register of 256 bits, which most processors have; others take two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Neighbouring lanes of a value, from ``first`` on; ``below``: bits of the value that are less significant."""
+
+    first: int
+    count: int
+    below: int
+
+
+def blocks_of(width: int) -> list[Block]:
+    """The blocks of a value of ``width`` bits; only the last one may be smaller than others."""
+    lanes = width // 32
+    counts = [(first, min(BLOCK_LANES, lanes - first)) for first in range(0, lanes, BLOCK_LANES)]
+    return [Block(first, count, 32 * (lanes - first - count)) for first, count in counts]
+
+
+def block_type(count: int) -> Any:
+    """The type of a block of ``count`` lanes."""
+    return ir.VectorType(I32, count)
+
+
 def pick_lanes(builder: Builder, vector: Value, picks: list[int]) -> Value:
     """Lanes by their numbers; a number that the vector does not have gives 0."""
     count = vector.type.count
@@ -157,6 +182,17 @@ def store_cell(builder: Builder, pointer: Value, value: Value, width: int) -> No
     builder.store(value, pointer, align=1)
 
 
+def load_block(builder: Builder, pointer: Value, block: Block) -> Value:
+    """A block of lanes that lie in memory from ``pointer`` on."""
+    at = byte_offset(builder, pointer, 4 * block.first)
+    return builder.load(at, align=1, typ=block_type(block.count))
+
+
+def store_block(builder: Builder, pointer: Value, block: Block, value: Value) -> None:
+    """Inverse of load_block."""
+    builder.store(value, byte_offset(builder, pointer, 4 * block.first), align=1)
+
+
 class FieldStorage:
     """Stack slots for the fields and validity bits that a function uses; LLVM turns most into registers.
 
@@ -170,6 +206,7 @@ class FieldStorage:
         self._entry = builder.block
         self._fields: dict[FieldRef, Value] = {}
         self._valid: dict[str, Value] = {}
+        self._scratch: dict[int, Value] = {}
 
     def place(self, field: FieldRef, pointer: Value) -> None:
         """Puts a field into memory that the caller gives, laid out as by store_cell."""
@@ -188,6 +225,14 @@ class FieldStorage:
     def store(self, field: FieldRef, value: Value) -> None:
         """Sets a field; ``value`` is as load gives it."""
         self._builder.store(value, self._pointer(field), align=1 if is_lanes(field) else None)
+
+    def load_block(self, field: FieldRef, block: Block) -> Value:
+        """A block of a field that is kept as lanes."""
+        return load_block(self._builder, self._pointer(field), block)
+
+    def store_block(self, field: FieldRef, block: Block, value: Value) -> None:
+        """Sets a block of a field that is kept as lanes."""
+        store_block(self._builder, self._pointer(field), block, value)
 
     def zero(self, field: FieldRef) -> None:
         """Sets a field to 0."""
@@ -210,13 +255,25 @@ class FieldStorage:
             self.set_valid(sibling, self._builder.and_(self.valid(sibling), self._builder.not_(value)))
 
     def slot(self, kind: object, initial: Value) -> Value:
-        """A further stack slot, initialized at the start of the function."""
+        """A further stack slot, set at the start of the function: lanes to 0, others to ``initial``."""
         with self._builder.goto_block(self._entry):
             pointer = self._builder.alloca(kind)
-            self._builder.store(initial, pointer)
-        # llvmlite types the pointer that alloca gives and would insist on that type; LLVM's pointers have none.
-        pointer.type = POINTER
+            # llvmlite types the pointer that alloca gives and would insist on that type; LLVM's pointers have none.
+            pointer.type = POINTER
+            if isinstance(kind, ir.VectorType):  # LLVM keeps blocks apart that nothing accesses together
+                for block in blocks_of(32 * kind.count):
+                    zeros = ir.Constant(block_type(block.count), None)
+                    store_block(self._builder, pointer, block, zeros)
+            else:
+                self._builder.store(initial, pointer)
         return pointer
+
+    def scratch(self, size: int) -> Value:
+        """``size`` bytes that hold whatever was written there last; nothing is expected of them at the start."""
+        if size not in self._scratch:
+            kind = ir.ArrayType(I8, size)
+            self._scratch[size] = self.slot(kind, ir.Constant(kind, ir.Undefined))
+        return self._scratch[size]
 
     def fields_of(self, header: str) -> list[FieldRef]:
         """References to all fields of a header."""
