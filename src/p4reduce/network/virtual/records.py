@@ -4,10 +4,9 @@ Compiled code reaches a record by the address of its array and an index (`access
 only, and refer to each other by index; -1 is "none". Times are virtual picoseconds, lengths are bytes.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,6 @@ from p4reduce.workers.kernels.endpoint import deadline, expire, receive, resume,
 from p4switch import abi
 from p4switch.native.compiler import LateModule
 from p4switch.native.memory import intrinsic, ir, types
-
-# What goes wrong on a link.
-
-
-# Errors of the fabric.
 
 
 class FabricError(BadInput, ValueError):
@@ -58,12 +52,7 @@ class Faults:
         return max(self.loss, self.duplicate, self.reorder, self.corrupt) > 0
 
 
-# The event loop's memory: one record with the addresses of all arrays, kept current while they grow.
-
-
 # Memory that grows between two runs of the loop: records, each with a cell of bytes, chained while free.
-
-
 CACHE_LINE = 64
 
 
@@ -174,13 +163,10 @@ class Memory:
         self.keep("io", self.io)
         self.keep("taps", self.taps)
         self.keep("incidents", self.incidents)
-        for name, array in (
-            ("parts", self._parts),
-            ("firsts", self._firsts),
-            ("seqs", self._seqs),
-            ("homeless", self._homeless),
-        ):
-            self.keep(name, array)
+        self.keep("parts", self._parts)
+        self.keep("firsts", self._firsts)
+        self.keep("seqs", self._seqs)
+        self.keep("homeless", self._homeless)
         world["part_count"], world["heaps"] = partitions, 1
         for part, heap in enumerate(self.heaps):
             self._parts[part]["heap"], self._parts[part]["heap_capacity"] = heap.ctypes.data, len(heap)
@@ -216,8 +202,7 @@ class Memory:
             return
         self._park()
         sizes = self._parts["heap_size"].tolist()
-        found = [heap[:size] for heap, size in zip(self.heaps[:-1], sizes[:-1], strict=True)]
-        events = np.concatenate(found)
+        events = np.concatenate([heap[:size] for heap, size in zip(self.heaps[:-1], sizes[:-1], strict=True)])
         self._parts["heap_size"][:-1], self._firsts[:-1] = 0, NEVER
         world["part"], world["heap_size"], world["heaps"] = 0, 0, heaps
         self._settle(events)
@@ -403,7 +388,6 @@ FRAME: Final = _mixed(
     port=np.int32,  # or clone session; of one on its way to a cross-connect: the node that it is meant for
     damaged=np.int64,  # its frame check sequence is wrong
 )
-"""One cache line."""
 
 PHV: Final = _integers(
     "next",
@@ -656,7 +640,6 @@ WORLD: Final = _integers(
 
 
 # Records and functions by address, for compiled code.
-#
 # A record that is reached this way is a bare pointer: it costs no reference counting, can be passed to any function,
 # and its array can be replaced by a larger one between two runs of the loop. Nothing is bounds-checked.
 
@@ -813,23 +796,3 @@ NO_ENDPOINTS: Final = HostEndpoints(np.zeros(0, dtype=[("status", np.int64)]), (
 def worker_endpoints() -> EndpointCalls:
     """The functions of `workers/kernels/endpoint.py`, on records of ENDPOINT_DTYPE."""
     return EndpointCalls(*(function.address for function in (receive, transmit, deadline, expire, status, resume)))
-
-
-# Who looks on while virtual time passes, and may hold it.
-
-
-class Pacer(Protocol):
-    """Asked between slices of a network's run. What happens, and when in virtual time, does not depend on it."""
-
-    @property
-    def events(self) -> int:
-        """Events after which it is asked again, at least 1."""
-
-    def begin(self, check: Callable[[], None]) -> None:
-        """A run begins, perhaps one of many: before its first slice it may wait as after every other."""
-
-    def moving(self) -> AbstractContextManager[object]:
-        """Entered while events happen: nobody else may read the network's memory then."""
-
-    def passed(self, check: Callable[[], None]) -> None:
-        """A slice is over. It may wait as long as it likes; meanwhile it calls ``check`` about ten times a second."""
