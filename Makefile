@@ -78,6 +78,9 @@ soak-best: $(WARM)  ## COUNT=100 random networks: plan best beside every other p
 soak-flow: $(WARM)  ## COUNT=100 random settings on packets and in the flow model (--time flow): how far apart they are
 	$(BIN)/python -m tests.support.flow_error --count $(COUNT) --seed $(SEED)
 
+soak-partitions: $(WARM)  ## COUNT=1000 random networks with everything switched on, in windows and in one heap: the same to the last event
+	$(BIN)/python -m tests.support.partitions --count $(COUNT) --seed $(SEED)
+
 soak-hostile: $(WARM)  ## a million forged frames and P4Runtime requests against models: HOSTILE='--frames N --requests N'
 	$(BIN)/python -m tests.support.hostile $(HOSTILE)
 

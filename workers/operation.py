@@ -3,13 +3,14 @@
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.workers import wire
-from p4reduce.workers.kernels.chunks import UNKNOWN, chunk_exponents, chunk_poison
+from p4reduce.workers.kernels.chunks import SPAN, UNKNOWN, all_chunk_exponents, chunk_exponents, chunk_poison
 from p4reduce.workers.numbers import EXCESS, MAX_BIASED, NonFiniteError, NumberMode, Partial
 from p4reduce.workers.records import Collective, Kind
 from p4switch.native.memory import address_of
@@ -70,7 +71,7 @@ class Post:
     bits: int = wire.WORD_BITS
     lost: Floats | None = None
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Elements."""
         for array in (self.source, self.target):
@@ -86,6 +87,16 @@ class Post:
         """Chunks in packets of ``lanes`` words, the last one padded; 1 for a barrier."""
         return max(1, -(-self.length // self.chunk_elements(lanes)))
 
+    @cached_property
+    def addresses(self) -> tuple[int, int]:
+        """Where source and target begin; 0: there is none."""
+        return tuple(0 if array is None else address_of(array) for array in (self.source, self.target))  # type: ignore[return-value]
+
+    @cached_property
+    def fits(self) -> set[Kind]:
+        """Kinds of endpoints for which :func:`check` has passed: the same operation may be posted again and again."""
+        return set()
+
     def has_exponents(self, mode: NumberMode) -> bool:
         """Whether its chunks have exponents that all workers agree on."""
         without = (Collective.PULL, Collective.BARRIER)
@@ -98,8 +109,7 @@ class Post:
         return bool(np.may_share_memory(self.source, before.target))
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
+class Prepared(NamedTuple):
     """An operation with what is known of its source: for each chunk, uint8, its exponent and whether it is not finite.
 
     exponents is empty where nobody needs them; poison is None where all is finite.
@@ -108,21 +118,29 @@ class Prepared:
     operation: Post
     exponents: NDArray[np.uint8]
     poison: NDArray[np.uint8] | None = None
+    place: int = 0
+    """address of the exponents"""
 
 
-def _check_array(name: str, array: Any, writeable: bool) -> None:
+def _check_array(name: str, array: Any) -> None:
     if not isinstance(array, np.ndarray) or array.dtype != np.float32:
         raise TypeError(f"{name}: must be a NumPy array of float32, is {getattr(array, 'dtype', type(array).__name__)}")
     if array.ndim != 1 or not array.flags.c_contiguous:
         raise ValueError(f"{name}: must be one-dimensional and C-contiguous; pass array.reshape(-1) or a copy")
-    if writeable and not array.flags.writeable:
-        raise ValueError(f"{name}: is read-only, but the result is written to it")
     if len(array) == 0:
         raise ValueError(f"{name}: is empty; an operation needs at least one element")
 
 
 def check(kind: Kind, operation: Post) -> None:
     """Raises ValueError or TypeError, naming the argument, when an endpoint of this kind cannot do the operation."""
+    if kind not in operation.fits:
+        _check(kind, operation)
+        operation.fits.add(kind)
+    if operation.target is not None and not operation.target.flags.writeable:
+        raise ValueError("target: is read-only, but the result is written to it")
+
+
+def _check(kind: Kind, operation: Post) -> None:
     needed = _NEEDED.get((kind, operation.collective))
     name = operation.collective.name
     if needed is None:
@@ -149,12 +167,12 @@ def check(kind: Kind, operation: Post) -> None:
         if needs is False and array is not None:
             raise ValueError(f"{what}: {name} at a {kind.name.lower()} endpoint takes none")
         if array is not None:
-            _check_array(what, array, writeable=what == "target")
+            _check_array(what, array)
     if operation.source is None or operation.target is None:
         return
     if len(operation.source) != len(operation.target):
         raise ValueError(f"source has {len(operation.source)} elements, target {len(operation.target)}")
-    same = address_of(operation.source) == address_of(operation.target)
+    same = operation.addresses[0] == operation.addresses[1]
     if same and operation.collective is Collective.ALL_TO_ALL:
         raise ValueError("target: ALL_TO_ALL needs an array of its own, blocks come while others still leave")
     if not same and np.may_share_memory(operation.source, operation.target):
@@ -184,14 +202,49 @@ def exponents_of(source: Floats, lanes: int) -> NDArray[np.uint8]:
     return exponents
 
 
+_NO_EXPONENTS: Final = np.zeros(0, np.uint8)
+_NOWHERE: Final = address_of(_NO_EXPONENTS)
+
+
 def prepare(operation: Post, mode: NumberMode, lanes: int) -> Prepared:
     """Looks through the source. NonFiniteError names the first NaN or Inf that a sum cannot carry."""
-    lanes = operation.chunk_elements(lanes)
-    if operation.source is None or operation.words or operation.collective is Collective.ALL_TO_ALL:
-        return Prepared(operation, np.zeros(0, np.uint8))
-    if operation.poison and mode != NumberMode.FIXED:
-        return Prepared(operation, *poison_of(operation.source, lanes))
-    return Prepared(operation, exponents_of(operation.source, lanes))
+    [prepared] = prepare_all([operation], [mode], [lanes])
+    return prepared
+
+
+def prepare_all(operations: Sequence[Post], modes: Sequence[int], lanes: Sequence[int]) -> list[Prepared]:
+    """The same for operations of endpoints with these modes and lanes."""
+    prepared = [Prepared(operation, _NO_EXPONENTS, None, _NOWHERE) for operation in operations]
+    rows: list[tuple[int, int, int, int]] = []
+    places = []
+    first = 0
+    for place, operation in enumerate(operations):
+        if operation.source is None or operation.words or operation.collective is Collective.ALL_TO_ALL:
+            continue
+        elements, length = operation.chunk_elements(lanes[place]), operation.length
+        rows.append((operation.addresses[0], length, elements, first))
+        places.append(place)
+        first += -(-length // elements)
+    exponents = np.zeros(first, np.uint8)
+    begin = address_of(exponents)
+    spans = np.array(rows, np.int64).reshape(-1).view(SPAN)
+    finite = all_chunk_exponents(spans, len(spans), exponents)
+    for place, (_, length, elements, at) in zip(places[:finite], rows, strict=False):
+        own = exponents[at : at - (-length // elements)]
+        prepared[place] = Prepared(operations[place], own, None, begin + at)
+    for place, (_, _, elements, _) in zip(places[finite:], rows[finite:], strict=True):
+        operation = operations[place]
+        if operation.poison and modes[place] != NumberMode.FIXED:
+            own, poison = poison_of(_source(operation), elements)
+        else:
+            own, poison = exponents_of(_source(operation), elements), None
+        prepared[place] = Prepared(operation, own, poison, address_of(own))
+    return prepared
+
+
+def _source(operation: Post) -> Floats:
+    assert operation.source is not None  # noqa: S101
+    return operation.source
 
 
 def poison_of(source: Floats, lanes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:

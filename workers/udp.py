@@ -585,7 +585,7 @@ class Driver:
         self._error: OSError | None = None
         # Machine code is compiled, or loaded, now and not while peers wait.
         exponents_of(np.zeros(1, np.float32), 1)
-        endpoint.posted(endpoints.records, 0)
+        endpoint.posted(endpoints.records, np.zeros(1, np.int64), 1)
         run(endpoints.records, port.record, _NOBODY, 0)
         self._serve.set()
         self._thread = threading.Thread(target=self._serve_peers, name="serve", daemon=True)

@@ -369,6 +369,8 @@ RATES: Final = {
     "M_passes_per_s": "M ingress passes/s",
     "M_copies_per_s": "M egress copies/s",
     "ns_per_pass": "ns/pass",
+    "loop_ns": "of it the event loop",
+    "python_ns": "Python",
     "events_per_pass": "events/pass",
 }
 SMALL_SLOTS: Final = 32

@@ -159,16 +159,17 @@ class Racks:
         random = np.random.default_rng(1)
         self.inputs: NDArray[np.float32] = random.standard_normal((len(hosts), lanes * chunks), dtype=np.float32)
         self.outputs: NDArray[np.float32] = np.zeros_like(self.inputs)
+        self._everybody = range(len(hosts))
+        arrays = zip(self.inputs, self.outputs, strict=True)
+        self._posts = [Post(Collective.ALL_REDUCE, source, target) for source, target in arrays]
         self.endpoints = HostEndpoints(self.table.records, [host.name for host in hosts], worker_endpoints())
         self.network = VirtualNetwork(self.topology, self.devices, endpoints=self.endpoints, **options)
 
     def all_reduce(self) -> Stop:
         """Sum ``inputs`` (float32, shape (hosts, elements)) rack by rack into ``outputs``."""
-        everybody = range(len(self.inputs))
-        for index in everybody:
-            self.table.post(index, Post(Collective.ALL_REDUCE, self.inputs[index], self.outputs[index]))
-            self.network.start(index)
-        return self.network.run(watch=everybody)
+        self.table.post_all(self._everybody, self._posts)
+        self.network.start_all(self._everybody)
+        return self.network.run(watch=self._everybody)
 
     def passes(self) -> int:
         """Frames that went through an ingress so far, of all switches."""

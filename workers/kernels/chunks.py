@@ -134,6 +134,24 @@ def chunk_exponents(values: Any, length: int, lanes: int, exponents: Any, chunks
     return -1
 
 
+SPAN: Final = np.dtype([(name, np.int64) for name in ("values", "length", "lanes", "exponents")])
+"""An array's address and length, elements of its chunks, and where the exponents of these go."""
+
+
+@entry(SPAN, int, np.dtype(np.uint8))
+def all_chunk_exponents(spans: Any, count: int, exponents: Any) -> Any:
+    """The exponents of the chunks of ``count`` arrays; how many come before the first with NaN or infinity."""
+    for index in range(count):
+        span = spans[index]
+        for chunk in range((span.length + span.lanes - 1) // span.lanes):
+            begin = chunk * span.lanes
+            largest = largest_word(span.values + 4 * begin, min(span.lanes, span.length - begin))
+            if largest >= 0x7F800000:
+                return index
+            exponents[span.exponents + chunk] = 0 if largest == 0 else (largest >> 23) + 1
+    return count
+
+
 @entry(np.dtype(np.float32), int, int, np.dtype(np.uint8), np.dtype(np.uint8), int)
 def chunk_poison(values: Any, length: int, lanes: int, exponents: Any, poison: Any, chunks: int) -> Any:
     """As ``chunk_exponents`` where some elements are NaN or infinite: a chunk with one of them has exponent 0.

@@ -41,6 +41,7 @@ _DONE: Final = int(State.DONE)
 _NOT_POSTED: Final = int(Refusal.NOT_POSTED)
 _EPS: Final = ENDPOINT_DTYPE
 _BYTES: Final = np.dtype(np.uint8)
+_NUMBERS: Final = np.dtype(np.int64)
 
 
 @entry(_EPS, int, _BYTES, int, int)
@@ -128,25 +129,36 @@ def resume(eps: Any, i: int, paused_ps: int) -> None:
         stand_still(eps[i], paused_ps)
 
 
-@entry(_EPS, int)
-def posted(eps: Any, i: int) -> None:
-    """An operation was written into the record: frames of it that came early are taken in."""
-    if eps[i].kind in (_WORKER, _RELAY):
-        worker_posted(eps[i])
-    elif eps[i].kind == _RING:
-        ring_posted(eps[i])
-    elif eps[i].kind == _ALL_TO_ALL:
-        all_to_all_posted(eps[i])
-    elif eps[i].kind == _SERVER:
-        server_posted(eps[i])
+@entry(_EPS, _NUMBERS, int)
+def posted(eps: Any, rows: Any, count: int) -> None:
+    """Operations were written into the records of ``count`` rows: frames of them that came early are taken in."""
+    for place in range(count):
+        i = rows[place]
+        if eps[i].kind in (_WORKER, _RELAY):
+            worker_posted(eps[i])
+        elif eps[i].kind == _RING:
+            ring_posted(eps[i])
+        elif eps[i].kind == _ALL_TO_ALL:
+            all_to_all_posted(eps[i])
+        elif eps[i].kind == _SERVER:
+            server_posted(eps[i])
 
 
-@entry(_EPS, int, int)
-def agreed_ahead(eps: Any, i: int, count: int) -> Any:
-    """Whether the last ``count`` chunks of the operation that is done have agreed on exponents of the next one."""
-    if eps[i].kind == _SERVER:
-        return server_agreed_ahead(eps[i], count)
-    return worker_agreed_ahead(eps[i], count)
+@entry(_EPS, _NUMBERS, _NUMBERS, int)
+def agree_ahead(eps: Any, rows: Any, known: Any, count: int) -> None:
+    """``known`` becomes 0 where the last chunks of the operation that is done, so many, have not agreed on exponents
+    of the next one.
+    """
+    for place in range(count):
+        i = rows[place]
+        if known[place] == 0:
+            continue
+        if eps[i].kind == _SERVER:
+            agreed = server_agreed_ahead(eps[i], known[place])
+        else:
+            agreed = worker_agreed_ahead(eps[i], known[place])
+        if not agreed:
+            known[place] = 0
 
 
 @entry(_EPS, int)

@@ -26,9 +26,9 @@ def queue() -> tuple[Any, Any]:
 @given(operations)
 def test_same_order_as_heapq(todo: list[tuple[str, int]]) -> None:
     world, heap = queue()
-    oracle: list[tuple[int, int, int]] = []
+    oracle: list[tuple[int, int, int, int]] = []
     for number, (operation, time) in enumerate(todo):
-        event = (time, number, 1000 + number)
+        event = (time, number // 3, number, 1000 + number)
         if operation == "push":
             push(world, *event)
             heapq.heappush(oracle, event)

@@ -175,3 +175,56 @@ def test_a_ring_that_is_retired_while_frames_are_lost_sends_nothing_more() -> No
     endpoints.retire(index, spec.link)
     assert endpoint.transmit(endpoints.records, index, 10**12, out) == 0
     assert endpoint.deadline(endpoints.records, index) == NEVER
+
+
+def crew() -> tuple[Endpoints, list[int]]:
+    """Endpoints of many kinds, some of which guess exponents."""
+    endpoints = Endpoints()
+    made = [add_worker(endpoints, guesses=guesses, members=members) for guesses, members in ((0, 2), (2, 2), (0, 1))]
+    made.append(add_worker(endpoints, numbers=FixedScale(4.0)))
+    ring = RingSpec(host(len(endpoints)), host(90), host(91), job=2, epoch=1, rank=0, size=3, lanes=4, window=32)
+    made.append(endpoints.add(ring))
+    return endpoints, made
+
+
+def test_posting_to_many_is_posting_to_each() -> None:
+    together, made = crew()
+    apart, _ = crew()
+    source = np.random.default_rng(1).standard_normal(33).astype(np.float32)
+    kept = [np.zeros(33, np.float32) for _ in made]
+    posts = [Post(Collective.ALL_REDUCE, source, target, iteration=place) for place, target in enumerate(kept)]
+    together.post_all(made, posts)
+    for index, operation in zip(made, posts, strict=True):
+        apart.post(index, operation)
+    addresses = ("templates", "senders", "ranks", "entries", "payloads", "exponents", "truths", "ask_queue", "late")
+    addresses += ("again_queue", "skipped", "cells", "held")
+    names = [name for name in together.records.dtype.names or () if name not in addresses]
+    for name in names:
+        assert together.records[name].tolist() == apart.records[name].tolist(), name
+
+
+def test_where_one_of_many_does_not_fit_none_has_begun() -> None:
+    endpoints, made = crew()
+    good, before = Post(Collective.ALL_REDUCE, ONES, np.zeros(10, np.float32)), endpoints.records.copy()
+    for bad, error, message in (
+        (Post(Collective.ALL_REDUCE, ONES, np.zeros(9, np.float32)), ValueError, "source has 10"),
+        (Post(Collective.ALL_REDUCE, np.full(10, np.nan, np.float32), np.zeros(10, np.float32)), ValueError, "nan"),
+    ):
+        with pytest.raises(error, match=message):
+            endpoints.post_all(made, [good] * (len(made) - 2) + [bad, good])
+    with pytest.raises(RuntimeError, match=f"endpoint {made[0]}: the operation before is under way"):
+        endpoints.post_all([made[0], made[0]], [good, good])
+    for name in before.dtype.names or ():
+        assert endpoints.records[name].tolist() == before[name].tolist(), name
+    endpoints.post_all([], [])
+
+
+def test_a_target_that_has_become_read_only_is_refused_also_the_second_time() -> None:
+    endpoints = Endpoints()
+    first, second = add_worker(endpoints), add_worker(endpoints)
+    target = np.zeros(10, np.float32)
+    operation = Post(Collective.ALL_REDUCE, ONES, target)
+    endpoints.post(first, operation)
+    target.flags.writeable = False
+    with pytest.raises(ValueError, match="target: is read-only"):
+        endpoints.post(second, operation)

@@ -531,6 +531,7 @@ def place_endpoints(
         if not 0 <= priority < PRIORITIES:
             raise FabricError(f"endpoint {index}: class {priority} is not in 0..{PRIORITIES - 1}")
         endpoints[index]["host"] = wiring.node_places[name]
+        endpoints[index]["part"] = wiring.nodes[wiring.node_places[name]]["part"]
         at_host.setdefault(wiring.node_places[name], {}).setdefault(int(priority), []).append(index)
     nexts = {} if before is None else _nexts(wiring, before)
     order: list[int] = []

@@ -1,17 +1,19 @@
 """A network in virtual time: switches that run P4 programs, links, hosts with endpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import Enum
+from time import thread_time
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.network.virtual.circuits import Changing, Circuits, GateLists
-from p4reduce.network.virtual.counters import DelayPs, LinkView, Placed, Recordings, place_endpoints, wire
+from p4reduce.network.virtual.counters import DelayPs, LinkView, Placed, Recordings, Wiring, place_endpoints, wire
 from p4reduce.network.virtual.devices import Shadows, SwitchDevice
-from p4reduce.network.virtual.kernels.loop import add_event, run
+from p4reduce.network.virtual.kernels.loop import add_event, run, start_all
 from p4reduce.network.virtual.records import (
     ACTIVE,
     CELL,
@@ -29,13 +31,11 @@ from p4reduce.network.virtual.records import (
     REACHED_TIME,
     RESUME,
     SEND,
-    START,
     WATCHED_DONE,
     FabricError,
     Faults,
     HostEndpoints,
     Memory,
-    Pacer,
 )
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -52,6 +52,37 @@ _SLICE: Final = 200_000
 """events after which the loop lets Python show progress and take Ctrl-C: about a tenth of a second"""
 
 
+SHORT_PS: Final = 50_000
+"""Switches joined by a shorter link are in one partition: windows would be too short to be worth their cost."""
+
+
+def partition(topology: Topology, wiring: Wiring) -> tuple[int, int]:
+    """Write into the records which partition nodes are of: how many there are, and the shortest delay between two, ps.
+
+    A switch and its hosts are one, a cross-connect is one; those at both ends of a link shorter than SHORT_PS are the
+    same. Numbers follow the order of the topology's nodes.
+    """
+    above = list(range(len(topology.nodes)))
+
+    def top(node: int) -> int:
+        while above[node] != node:
+            above[node] = node = above[above[node]]
+        return node
+
+    passes_on = (wiring.nodes["is_switch"] | wiring.nodes["crossconnect"]).tolist()
+    for source, target, delay_ps in wiring.links[["source", "target", "delay_ps"]].tolist():
+        if delay_ps < SHORT_PS or not (passes_on[source] and passes_on[target]):
+            low, high = sorted((top(source), top(target)))
+            above[high] = low
+    numbers: dict[int, int] = {}
+    parts = np.array([numbers.setdefault(top(node), len(numbers)) for node in range(len(above))] or [0])
+    wiring.nodes["part"] = parts[: len(above)]
+    for end in ("source", "target"):
+        wiring.links[f"{end}_part"] = parts[wiring.links[end]]
+    between = wiring.links["source_part"] != wiring.links["target_part"]
+    return max(len(numbers), 1), int(wiring.links["delay_ps"][between].min(initial=NO_LIMIT // 2))
+
+
 class Stop(Enum):
     """Why `VirtualNetwork.run` returned."""
 
@@ -63,6 +94,23 @@ class Stop(Enum):
     """nothing will ever happen again; the clock stands at ``until_ps`` if that was given"""
     EVENTS = ENOUGH_EVENTS
     """as many events as were allowed"""
+
+
+class Pacer(Protocol):
+    """Asked between slices of a network's run. What happens, and when in virtual time, does not depend on it."""
+
+    @property
+    def events(self) -> int:
+        """Events after which it is asked again, at least 1."""
+
+    def begin(self, check: Callable[[], None]) -> None:
+        """A run begins, perhaps one of many: before its first slice it may wait as after every other."""
+
+    def moving(self) -> AbstractContextManager[object]:
+        """Entered while events happen: nobody else may read the network's memory then."""
+
+    def passed(self, check: Callable[[], None]) -> None:
+        """A slice is over. It may wait as long as it likes; meanwhile it calls ``check`` about ten times a second."""
 
 
 class VirtualNetwork(Changing):
@@ -122,6 +170,11 @@ class VirtualNetwork(Changing):
         self.topology = topology
         self.pacer: Pacer | None = None
         """Who looks on and may slow time down; nobody at first."""
+        self.windows = True
+        """Whether each partition has a heap of events of its own; if not, all events are in one. What happens is the
+        same. Runs that may end between any two events use one: with ``first``, ``max_events``, or a pacer."""
+        self.loop_s = 0.0
+        """Processor time in the event loop so far, without that of runs with a pacer."""
         self._devices = dict(devices)
         self._endpoints = endpoints
         self._seed = seed
@@ -133,6 +186,7 @@ class VirtualNetwork(Changing):
             seed=seed,
             pipeline_delay_ps=pipeline_delay_ps,
         )
+        partitions, lookahead_ps = partition(topology, self._wiring)
         self._shadows = Shadows(devices)
         shorter = MAX_FRAME_BYTES - max_frame  # than the frames that devices reckon with
         detours = [device.detours for device in devices.values() if device.detours is not None]
@@ -144,7 +198,9 @@ class VirtualNetwork(Changing):
             limit=memory_limit,
             detours=bool(detours),
             kept_bytes=max((one.kept_bytes for one in detours), default=0),
+            partitions=partitions,
         )
+        self._memory.world[0]["lookahead"] = lookahead_ps
         self._recordings = Recordings(self._memory, len(topology.nodes), packet_in_limit)
         self._circuits = Circuits(topology, self._wiring, self._memory)
         self._gates = GateLists(self._wiring, self._memory)
@@ -171,6 +227,11 @@ class VirtualNetwork(Changing):
         world = self._memory.world[0]
         world["host_count"], world["switch_count"] = len(self.topology.hosts), len(self.topology.switches)
         world["node_count"] = len(self.topology.nodes)
+
+    @property
+    def partitions(self) -> int:
+        """How many there are: a switch with its hosts is one (:func:`partition`)."""
+        return int(self._memory.world[0]["part_count"])
 
     # --- time
 
@@ -207,6 +268,9 @@ class VirtualNetwork(Changing):
         world["until"] = NO_LIMIT if until_ps is None else min(until_ps, NO_LIMIT)
         last = self.events + (NEVER if max_events is None else max_events)
         self._watch(watch, first=first)
+        exact = first or max_events is not None or self.pacer is not None
+        self._memory.regroup(1 if exact or not self.windows else int(world["part_count"]))
+        world["stage"] = world["sentinel"] = world["stop_time"] = 0
         for name in self._devices:
             self._node(name)["peek_state"] = self._shadows.address(name)
         told = self.events
@@ -214,7 +278,9 @@ class VirtualNetwork(Changing):
             self.pacer.begin(lambda: None if progress is None else progress(self.now))
         while True:
             if self.pacer is None:
+                began = thread_time()
                 reason = run(self._memory.world, min(_SLICE, last - self.events))
+                self.loop_s += thread_time() - began
             else:
                 with self.pacer.moving():
                     reason = run(self._memory.world, min(self.pacer.events, _SLICE, last - self.events))
@@ -234,14 +300,17 @@ class VirtualNetwork(Changing):
 
     def _watch(self, endpoints: Sequence[int], *, first: bool) -> None:
         self._timers["unfinished"] = 0
-        for index in endpoints:
-            self._check_endpoint(index)
-            busy = self._timers[index]["starting"] > 0 or self._endpoints.records[index]["status"] == ACTIVE
-            self._timers[index]["unfinished"] = int(busy)
+        rows = np.asarray(endpoints, np.int64)
+        if len(rows):
+            self._check_endpoint(int(rows.min()))
+            self._check_endpoint(int(rows.max()))
+            busy = (self._timers["starting"][rows] > 0) | (self._endpoints.records["status"][rows] == ACTIVE)
+            self._timers["unfinished"][rows] = busy
         world = self._memory.world[0]
-        world["watching"] = int(len(endpoints) > 0)
+        world["watching"] = int(len(rows) > 0)
         unfinished = int(self._timers["unfinished"].sum())
         world["unfinished"] = min(unfinished, 1) if first else unfinished
+        self._memory.watch(np.bincount(self._timers["part"], self._timers["unfinished"]))
 
     def _check_groups(self) -> None:
         dropped = np.flatnonzero(self._wiring.nodes["replica_drops"])
@@ -255,11 +324,19 @@ class VirtualNetwork(Changing):
 
     def start(self, endpoint: int, at_ps: int | None = None) -> None:
         """Ask an endpoint for frames from a time on (default: now); again after it was given more to do."""
-        self._check_endpoint(endpoint)
+        self.start_all([endpoint], at_ps)
+
+    def start_all(self, endpoints: Sequence[int], at_ps: int | None = None) -> None:
+        """The same for several, one after the other in this order."""
         time_ps = self._time(at_ps)
-        self._timers[endpoint]["starting"] += 1
-        self._memory.make_space(frames=1)
-        add_event(self._memory.world, time_ps, endpoint * EVENT_KINDS + START)
+        rows = np.array(endpoints, np.int64)
+        if len(rows):
+            self._check_endpoint(int(rows.min()))
+            self._check_endpoint(int(rows.max()))
+        done = 0
+        while done < len(rows):
+            self._memory.make_space(frames=1)
+            done += start_all(self._memory.world, time_ps, rows.ctypes.data + 8 * done, len(rows) - done)
 
     def pause(self, endpoint: int, at_ps: int | None = None) -> None:
         """Ask an endpoint for nothing from a time on (default: now); what comes in is taken in, timers stand still."""

@@ -4,10 +4,9 @@ Compiled code reaches a record by the address of its array and an index (`access
 only, and refer to each other by index; -1 is "none". Times are virtual picoseconds, lengths are bytes.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,6 @@ from p4reduce.workers.kernels.endpoint import deadline, expire, receive, resume,
 from p4switch import abi
 from p4switch.native.compiler import LateModule
 from p4switch.native.memory import intrinsic, ir, types
-
-# What goes wrong on a link.
-
-
-# Errors of the fabric.
 
 
 class FabricError(BadInput, ValueError):
@@ -58,12 +52,7 @@ class Faults:
         return max(self.loss, self.duplicate, self.reorder, self.corrupt) > 0
 
 
-# The event loop's memory: one record with the addresses of all arrays, kept current while they grow.
-
-
 # Memory that grows between two runs of the loop: records, each with a cell of bytes, chained while free.
-
-
 CACHE_LINE = 64
 
 
@@ -136,6 +125,7 @@ class Memory:
         limit: int,
         detours: bool = False,
         kept_bytes: int = 0,
+        partitions: int = 1,
     ) -> None:
         """``detours``: room for what programs do that leave the straight path, ``kept_bytes`` of them in each frame."""
         self._limit = limit
@@ -149,7 +139,11 @@ class Memory:
         self.frames = Pool(FRAME, self._frames_wanted, kept_offset + kept_bytes)
         self.phvs = Pool(PHV, max(64, self._phvs_wanted), phv_bytes)
         self.copies = Pool(COPY, self._copies)
-        self.heap: NDArray[Any] = np.zeros(self._events_wanted, dtype=EVENT)
+        self.heaps: list[NDArray[Any]] = [_events(2 * self._events_wanted) for _ in range(partitions + 1)]
+        self._homeless = _events(self._events_wanted)
+        self._parts: NDArray[Any] = np.zeros(partitions + 1, dtype=PART)
+        self._firsts = np.full(partitions + 1, NEVER, dtype=np.int64)
+        self._seqs = PARTITION * np.arange(partitions + 1, dtype=np.int64)
         self.io: NDArray[Any] = np.zeros(1, dtype=IO)
         self._tap_space = 2 * self._copies * (TAP_HEADER.itemsize + self.frames.cell_bytes)
         self.taps = aligned_bytes(_TAP_BYTES + self._tap_space)
@@ -169,7 +163,14 @@ class Memory:
         self.keep("io", self.io)
         self.keep("taps", self.taps)
         self.keep("incidents", self.incidents)
-        self._heap_moved()
+        self.keep("parts", self._parts)
+        self.keep("firsts", self._firsts)
+        self.keep("seqs", self._seqs)
+        self.keep("homeless", self._homeless)
+        world["part_count"], world["heaps"] = partitions, 1
+        for part, heap in enumerate(self.heaps):
+            self._parts[part]["heap"], self._parts[part]["heap_capacity"] = heap.ctypes.data, len(heap)
+        world["heap"], world["heap_capacity"] = self.heaps[0].ctypes.data, len(self.heaps[0])
         self.make_space()
 
     def keep(self, field: str, array: NDArray[Any]) -> None:
@@ -187,10 +188,52 @@ class Memory:
             world["phv_cell"] = self.phvs.cell_bytes
         while world["free_copies"] < self._copies:
             self._grow(self.copies, "copy", "copies", None)
-        while len(self.heap) - world["heap_size"] < self._events_wanted + frames:
-            self._afford(self.heap.nbytes)
-            self.heap = np.concatenate([self.heap, np.zeros_like(self.heap)])
-            self._heap_moved()
+        if world["homeless_count"]:
+            homeless = self._homeless[: world["homeless_count"]].copy()
+            world["homeless_count"] = 0
+            self._settle(homeless)
+        if world["heap_capacity"] - world["heap_size"] < self._events_wanted:
+            self._grow_heap(int(world["part"]))
+
+    def regroup(self, heaps: int) -> None:
+        """From now on events are in one heap, or in one for each partition. What happens does not depend on it."""
+        world = self.world[0]
+        if world["heaps"] == heaps:
+            return
+        self._park()
+        sizes = self._parts["heap_size"].tolist()
+        events = np.concatenate([heap[:size] for heap, size in zip(self.heaps[:-1], sizes[:-1], strict=True)])
+        self._parts["heap_size"][:-1], self._firsts[:-1] = 0, NEVER
+        world["part"], world["heap_size"], world["heaps"] = 0, 0, heaps
+        self._settle(events)
+        self.make_space()
+
+    def _settle(self, events: NDArray[Any]) -> None:
+        """Put events into their heaps, which grow as they must."""
+        world = self.world[0]
+        self._park()
+        homes = events["what"] >> HOME_BIT
+        if world["heaps"] == 1:
+            homes[homes < world["part_count"]] = 0
+        for part in np.unique(homes).tolist():
+            size = int(self._parts[part]["heap_size"])
+            both = np.concatenate([self.heaps[part][:size], events[homes == part]])
+            while len(self.heaps[part]) - len(both) < self._events_wanted:
+                self._grow_heap(part)
+            # What is in order is a heap.
+            self.heaps[part][: len(both)] = both[np.lexsort((both["seq"], both["since"], both["time"]))]
+            self._parts[part]["heap_size"], self._firsts[part] = len(both), self.heaps[part][0]["time"]
+        for name in ("heap", "heap_size", "heap_capacity"):
+            world[name] = self._parts[world["part"]][name]
+
+    def _park(self) -> None:
+        world = self.world[0]
+        self._parts[world["part"]]["heap_size"] = world["heap_size"]
+
+    def watch(self, unfinished: NDArray[Any]) -> None:
+        """How many watched endpoints still work, in each of the first partitions; none in the others."""
+        self._parts["unfinished"] = 0
+        self._parts["unfinished"][: len(unfinished)] = unfinished
 
     def place_frame(self, frame: bytes) -> int:
         """Put a frame of Python's, at most ``max_frame`` long, into a cell; its index."""
@@ -216,16 +259,25 @@ class Memory:
 
     def _afford(self, more: int) -> None:
         pools = (self.frames, self.phvs, self.copies)
-        needed = more + self.heap.nbytes + sum(pool.records.nbytes + pool.cells.nbytes for pool in pools)
+        needed = more + sum(heap.nbytes for heap in self.heaps)
+        needed += sum(pool.records.nbytes + pool.cells.nbytes for pool in pools)
         if needed > self._limit:
             raise FabricError(
                 f"frames in queues and on links need {needed:,} bytes of memory, memory_limit is {self._limit:,}: "
                 "raise memory_limit, or let fewer frames wait (queue_frames, windows)"
             )
 
-    def _heap_moved(self) -> None:
-        self.keep("heap", self.heap)
-        self.world[0]["heap_capacity"] = len(self.heap)
+    def _grow_heap(self, part: int) -> None:
+        self._afford(self.heaps[part].nbytes)
+        old, new = self.heaps[part], _events(2 * len(self.heaps[part]))
+        new[: len(old)] = old
+        self.heaps[part] = new
+        for place in (self._parts[part], *([self.world[0]] if self.world[0]["part"] == part else [])):
+            place["heap"], place["heap_capacity"] = new.ctypes.data, len(new)
+
+
+def _events(count: int) -> NDArray[Any]:
+    return aligned_bytes(count * EVENT.itemsize).view(EVENT)
 
 
 PRIORITIES: Final = 8
@@ -238,11 +290,13 @@ MAX_QUEUE_FRAMES: Final = (1 << 31) - 1
 """capacity of a queue"""
 NONE: Final = -1
 
-# Kinds of events. An event's `what` is EVENT_KINDS * index + kind.
+# Kinds of events. An event's `what` is EVENT_KINDS * index + kind, and its partition above that.
 EVENT_BITS: Final = 4
 EVENT_KINDS: Final = 1 << EVENT_BITS
-LAST: Final = 1 << 61
-"""added to the sequence number of an event that comes behind all others of its time"""
+HOME_BIT: Final = 44
+"""from which bit of an event's `what` on the partition stands in which it happens"""
+PARTITION: Final = 1 << 40
+"""events that a partition may schedule"""
 ARRIVAL: Final = 0
 """index: link. The first frame on its wire reaches the other end."""
 LATE_ARRIVAL: Final = 1
@@ -308,17 +362,31 @@ def _integers(*names: str) -> "np.dtype[Any]":
     return np.dtype([(name, np.int64) for name in names], align=True)
 
 
-EVENT: Final = _integers("time", "seq", "what")
+def _mixed(**types: type[np.integer[Any]]) -> "np.dtype[Any]":
+    return np.dtype(list(types.items()), align=True)
 
-FRAME: Final = _integers(
-    "next",  # in the list of free cells, on a wire, or in a host's list of frames to send
-    "length",
-    "time",  # when it reaches the end of its link
-    "seq",  # of that event; of one that comes back: how often it has, or the PHV that it carries
-    "link",  # of one that comes back: instance type + 8 * field list, or 8 * priority of an egress clone
-    "node",  # of one on its way to a cross-connect: how long it occupies the link
-    "port",  # or clone session; of one on its way to a cross-connect: the node that it is meant for
-    "damaged",  # its frame check sequence is wrong
+
+EVENT: Final = _integers(
+    "time",
+    "since",  # when it was scheduled
+    "seq",  # in the partition that scheduled it: PARTITION * its index and a number that counts up
+    "what",
+)
+"""Events happen in the order of (time, since, seq), which does not depend on how many heaps they are in."""
+
+PART: Final = _integers("heap", "heap_size", "heap_capacity", "unfinished")
+"""A partition's events, and how many of its watched endpoints still work. That in use is in the world instead."""
+
+FRAME: Final = _mixed(
+    next=np.int32,  # in the list of free cells, on a wire, or in a host's list of frames to send
+    length=np.int32,
+    time=np.int64,  # when it reaches the end of its link
+    since=np.int64,  # of that event
+    seq=np.int64,  # of that event; of one that comes back: how often it has, or the PHV that it carries
+    node=np.int64,  # of one on its way to a cross-connect: how long it occupies the link
+    link=np.int32,  # of one that comes back: instance type + 8 * field list, or 8 * priority of an egress clone
+    port=np.int32,  # or clone session; of one on its way to a cross-connect: the node that it is meant for
+    damaged=np.int64,  # its frame check sequence is wrong
 )
 
 PHV: Final = _integers(
@@ -365,6 +433,8 @@ LINK: Final = np.dtype(
                 "source_port",
                 "target",
                 "target_port",
+                "source_part",  # partitions of both ends
+                "target_part",
                 "free_at",
                 "waking",  # a LINK_FREE event is on its way
                 "wire_head",
@@ -408,6 +478,7 @@ NODE_COUNTERS: Final = (
 
 NODE: Final = _integers(
     "is_switch",
+    "part",  # its partition
     "crossconnect",
     "first_port",  # of its ports in `ports`
     "ports",  # number of ports and one: ports count from 1
@@ -432,7 +503,7 @@ NODE: Final = _integers(
     *NODE_COUNTERS,
 )
 
-ENDPOINT: Final = _integers("host", "started", "starting", "timer_at", "unfinished", "paused", "paused_at")
+ENDPOINT: Final = _integers("host", "part", "started", "starting", "timer_at", "unfinished", "paused", "paused_at")
 
 MIRROR: Final = _integers(
     "circuit",  # the link from the cross-connect to the circuit's other end, or NONE
@@ -486,7 +557,8 @@ IO: Final = np.dtype(
 WORLD: Final = _integers(
     "now",
     "until",
-    "seq",
+    "latest",  # of all times at which events have happened
+    "scope",  # partition of the event that happens
     "events",
     "unfinished",  # watched endpoints that still work
     "watching",
@@ -500,6 +572,22 @@ WORLD: Final = _integers(
     "heap",
     "heap_size",
     "heap_capacity",
+    "parts",  # then one for what concerns all of them
+    "firsts",  # the first time in each of their heaps
+    "seqs",  # the latest sequence number of each
+    "part_count",
+    "heaps",  # 1: all events are in that of partition 0, else one for each partition
+    "part",  # whose heap is in use
+    "lookahead",  # the shortest delay between two partitions
+    "stage",  # of the window that is open (`loop.py`)
+    "window_end",
+    "next_part",
+    "sentinel",  # partitions before it have no watched endpoint that works
+    "stop_time",  # the event with which the last watched endpoint was done
+    "stop_since",
+    "stop_seq",
+    "homeless",  # events that found their heap full, or whose heaps are made anew
+    "homeless_count",
     "frames",
     "frame_bytes",
     "frame_cell",
@@ -552,7 +640,6 @@ WORLD: Final = _integers(
 
 
 # Records and functions by address, for compiled code.
-#
 # A record that is reached this way is a bare pointer: it costs no reference counting, can be passed to any function,
 # and its array can be replaced by a larger one between two runs of the loop. Nothing is bounds-checked.
 
@@ -577,6 +664,7 @@ def record_at(dtype: "np.dtype[Any]") -> Any:
 
 
 event_at = record_at(EVENT)
+part_at = record_at(PART)
 frame_at = record_at(FRAME)
 phv_at = record_at(PHV)
 copy_at = record_at(COPY)
@@ -708,23 +796,3 @@ NO_ENDPOINTS: Final = HostEndpoints(np.zeros(0, dtype=[("status", np.int64)]), (
 def worker_endpoints() -> EndpointCalls:
     """The functions of `workers/kernels/endpoint.py`, on records of ENDPOINT_DTYPE."""
     return EndpointCalls(*(function.address for function in (receive, transmit, deadline, expire, status, resume)))
-
-
-# Who looks on while virtual time passes, and may hold it.
-
-
-class Pacer(Protocol):
-    """Asked between slices of a network's run. What happens, and when in virtual time, does not depend on it."""
-
-    @property
-    def events(self) -> int:
-        """Events after which it is asked again, at least 1."""
-
-    def begin(self, check: Callable[[], None]) -> None:
-        """A run begins, perhaps one of many: before its first slice it may wait as after every other."""
-
-    def moving(self) -> AbstractContextManager[object]:
-        """Entered while events happen: nobody else may read the network's memory then."""
-
-    def passed(self, check: Callable[[], None]) -> None:
-        """A slice is over. It may wait as long as it likes; meanwhile it calls ``check`` about ten times a second."""

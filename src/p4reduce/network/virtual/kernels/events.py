@@ -1,4 +1,4 @@
-"""The event queue: a binary heap ordered by (time, sequence number), so that events at one time keep their order."""
+"""The event queue: binary heaps, ordered by (time, time of scheduling, sequence number)."""
 
 from typing import Any, Final
 
@@ -7,12 +7,14 @@ import numpy as np
 from p4reduce.network.virtual.kernels import kernel
 from p4reduce.network.virtual.records import (
     CACHE_LINE,
+    HOME_BIT,
     byte_at,
     cell_at,
     copy_at,
     event_at,
     frame_at,
     incident_at,
+    part_at,
     phv_at,
     prefetch,
     tap_header_at,
@@ -169,62 +171,112 @@ def drop_copy(w: Any, index: int) -> None:
     w.free_copies += 1
 
 
+# Each partition of a network counts the events that it schedules, and events of one time are ordered by when they
+# were scheduled, then by partition and count. So their order does not depend on how many heaps there are, nor on the
+# order in which partitions have their turns (`loop.py`).
+
+
 @kernel
 def next_seq(w: Any) -> int:
-    """A new sequence number."""
-    w.seq += 1
-    return w.seq  # type: ignore[no-any-return]
+    """A new sequence number of the partition whose event happens."""
+    counted = cell_at(w.seqs, w.scope)
+    counted.value += 1
+    return counted.value  # type: ignore[no-any-return]
 
 
 @kernel
-def push(w: Any, time: int, seq: int, what: int) -> None:
-    """Add an event that has its sequence number already."""
-    hole = w.heap_size
-    w.heap_size = hole + 1
+def _before(event: Any, time: int, since: int, seq: int) -> bool:
+    if event.time != time:
+        return event.time < time  # type: ignore[no-any-return]
+    return event.since < since or (event.since == since and event.seq < seq)  # type: ignore[no-any-return]
+
+
+@kernel
+def _copy(heap: int, hole: int, event: Any) -> None:
+    place = event_at(heap, hole)
+    place.time = event.time
+    place.since = event.since
+    place.seq = event.seq
+    place.what = event.what
+
+
+@kernel
+def _rise(heap: int, size: int, time: int, since: int, seq: int, what: int) -> None:
+    """Add an event to a heap of so many others."""
+    hole = size
     while hole > 0:
-        above = event_at(w.heap, (hole - 1) >> 1)
-        if above.time < time or (above.time == time and above.seq < seq):
+        above = event_at(heap, (hole - 1) >> 1)
+        if _before(above, time, since, seq):
             break
-        place = event_at(w.heap, hole)
-        place.time = above.time
-        place.seq = above.seq
-        place.what = above.what
+        _copy(heap, hole, above)
         hole = (hole - 1) >> 1
-    place = event_at(w.heap, hole)
+    place = event_at(heap, hole)
     place.time = time
+    place.since = since
     place.seq = seq
     place.what = what
 
 
 @kernel
-def schedule(w: Any, time: int, what: int) -> None:
-    """Add an event behind all that were scheduled for the same time."""
-    push(w, time, next_seq(w), what)
+def push(w: Any, time: int, since: int, seq: int, what: int) -> None:
+    """Add an event that has its sequence number and its partition already to the heap in use."""
+    size = w.heap_size
+    w.heap_size = size + 1
+    _rise(w.heap, size, time, since, seq, what)
 
 
 @kernel
-def replace_first(w: Any, time: int, seq: int, what: int) -> None:
+def push_to(w: Any, home: int, time: int, since: int, seq: int, what: int) -> None:
+    """The same for any partition. In a window an event of another one lies behind its end."""
+    if w.heaps == 1 or w.part == home:
+        push(w, time, since, seq, what)
+    else:
+        push_elsewhere(w, home, time, since, seq, what)
+
+
+@kernel
+def push_elsewhere(w: Any, home: int, time: int, since: int, seq: int, what: int) -> None:
+    """The same for a heap that is not in use."""
+    part = part_at(w.parts, home)
+    size = part.heap_size
+    if size == part.heap_capacity:
+        _rise(w.homeless, w.homeless_count, time, since, seq, what)
+        w.homeless_count += 1
+        return
+    part.heap_size = size + 1
+    _rise(part.heap, size, time, since, seq, what)
+    first = cell_at(w.firsts, home)
+    first.value = min(first.value, time)
+
+
+@kernel
+def schedule(w: Any, time: int, what: int) -> None:
+    """Add an event of the same partition, behind all that it scheduled for the same time."""
+    push(w, time, w.now, next_seq(w), what + (w.scope << HOME_BIT))
+
+
+@kernel
+def replace_first(w: Any, time: int, since: int, seq: int, what: int) -> None:
     """Take the first event away and add another one: one walk down the heap instead of two."""
     size = w.heap_size
+    heap = w.heap
     hole = 0
     child = 1
     while child < size:
-        below = event_at(w.heap, child)
+        below = event_at(heap, child)
         if child + 1 < size:
-            right = event_at(w.heap, child + 1)
-            if right.time < below.time or (right.time == below.time and right.seq < below.seq):
+            right = event_at(heap, child + 1)
+            if _before(right, below.time, below.since, below.seq):
                 child += 1
                 below = right
-        if time < below.time or (time == below.time and seq < below.seq):
+        if not _before(below, time, since, seq):
             break
-        place = event_at(w.heap, hole)
-        place.time = below.time
-        place.seq = below.seq
-        place.what = below.what
+        _copy(heap, hole, below)
         hole = child
         child = 2 * hole + 1
-    place = event_at(w.heap, hole)
+    place = event_at(heap, hole)
     place.time = time
+    place.since = since
     place.seq = seq
     place.what = what
 
@@ -235,7 +287,7 @@ def remove_first(w: Any) -> None:
     w.heap_size -= 1
     last = event_at(w.heap, w.heap_size)
     if w.heap_size > 0:
-        replace_first(w, last.time, last.seq, last.what)
+        replace_first(w, last.time, last.since, last.seq, last.what)
 
 
 # What the loop writes down for Python: captured frames, packets for the controller, incidents.

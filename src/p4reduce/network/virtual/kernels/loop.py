@@ -9,9 +9,11 @@ from p4reduce.network.virtual.kernels.events import (
     drop_frame,
     drop_phv,
     frame_address,
+    next_seq,
     note,
     phv_address,
     prefetch_frame,
+    push_to,
     record,
     remove_first,
     replace_first,
@@ -44,6 +46,7 @@ from p4reduce.network.virtual.records import (
     EVENT_BITS,
     EVENT_KINDS,
     GATE,
+    HOME_BIT,
     LATE_ARRIVAL,
     LIGHT,
     LINK_FREE,
@@ -68,6 +71,7 @@ from p4reduce.network.virtual.records import (
     io_at,
     link_at,
     node_at,
+    part_at,
     phv_at,
     rota_at,
     session_at,
@@ -260,6 +264,7 @@ def _settle(w: Any, index: int) -> None:
     if watched and call5(w.status, w.endpoint_records, index, 0, 0, 0) != ACTIVE:
         endpoint.unfinished = 0
         w.unfinished -= 1
+        part_at(w.parts, endpoint.part).unfinished -= 1
 
 
 @kernel
@@ -397,6 +402,7 @@ def has_space(w: Any) -> bool:
         and w.free_copies >= w.copies_wanted
         and w.free_phvs >= w.phvs_wanted
         and w.heap_capacity - w.heap_size >= w.events_wanted
+        and w.homeless_count == 0
         and w.incident_limit - w.incident_count >= w.incidents_wanted
         and w.tap_used <= w.tap_limit
     )
@@ -456,7 +462,8 @@ def first_on_wire(w: Any, link_index: int) -> int:
     link.wire_head = following
     if following >= 0:
         frame = frame_at(w.frames, following)
-        replace_first(w, frame.time, frame.seq, link_index * EVENT_KINDS + ARRIVAL)
+        what = (link.target_part << HOME_BIT) + link_index * EVENT_KINDS + ARRIVAL
+        replace_first(w, frame.time, frame.since, frame.seq, what)
         prefetch_frame(w, following)
     else:
         remove_first(w)
@@ -487,16 +494,283 @@ def _gate_opens(w: Any, link_index: int) -> None:
         wake_when_free(w, link_index)
 
 
+# Events of Python's.
+
+
+@kernel
+def _home(w: Any, what: int) -> int:
+    """The partition in which an event happens."""
+    kind = what & (EVENT_KINDS - 1)
+    index = what >> EVENT_BITS
+    if kind in (START, PAUSE, RESUME):
+        return endpoint_at(w.endpoints, index).part  # type: ignore[no-any-return]
+    if kind == GATE:
+        return link_at(w.links, index).source_part  # type: ignore[no-any-return]
+    return node_at(w.nodes, frame_at(w.frames, index).node).part  # type: ignore[no-any-return]
+
+
+@kernel
+def _add(w: Any, time: int, what: int) -> None:
+    home = _home(w, what)
+    w.scope = home
+    push_to(w, home, time, w.now, next_seq(w), what + (home << HOME_BIT))
+    _note_first(w)
+
+
 @entry(WORLD, int, int)
 def add_event(worlds: Any, time: int, what: int) -> None:
-    """An event of Python's."""
-    schedule(worlds[0], time, what)
+    """Have an entry, a start or the like happen at a time."""
+    _add(worlds[0], time, what)
 
 
 @entry(WORLD, int, int)
 def add_last(worlds: Any, time: int, what: int) -> None:
-    """The same, behind all others of its time."""
+    """Have mirrors turn, behind all else that happens at that time."""
     schedule_last(worlds[0], time, what)
+
+
+@entry(WORLD, int, int, int)
+def start_all(worlds: Any, time: int, indices: int, count: int) -> int:
+    """Start endpoints, whose indices are at an address; how many there was space for."""
+    w = worlds[0]
+    for place in range(count):
+        if w.homeless_count > 0 or w.heap_capacity - w.heap_size < w.events_wanted:
+            return place
+        index = cell_at(indices, place).value
+        endpoint_at(w.endpoints, index).starting += 1
+        _add(w, time, index * EVENT_KINDS + START)
+    return count
+
+
+# Windows.
+#
+# A switch and its hosts are a partition, and partitions have a heap of events each, whose memory stays in the
+# processor's cache. What one does reaches another after the delay of a link at the earliest. So a window as long as the
+# shortest of these delays is open for one partition after the other, and what it sends to others lies behind the
+# window's end (conservative windows: Nicol, "The cost of conservative synchronization in parallel discrete event
+# simulations", J. ACM 40, 1993). What concerns all partitions, mirrors that turn, happens between two windows.
+#
+# A run that watches endpoints ends with the very event with which the last of them is done, and nothing that comes
+# later may have happened. A window that is sure to contain no such event is one that a partition has run through and
+# still has a watched endpoint that works. So one such partition, the sentinel, has the first turn; where it is done
+# within the window, it stands still at that event, and the next one with such endpoints has its turn. Where all are
+# done, partitions go on as far as the latest of these events.
+
+
+_CLOSED: Final = np.int64(0)
+"""stages of a window: none is open,"""
+_SENTINEL: Final = np.int64(1)
+"""partitions with watched endpoints have their turns,"""
+_OTHERS: Final = np.int64(2)
+"""all of them have,"""
+_STOPPING: Final = np.int64(3)
+"""all of them have, up to the last event of the run"""
+_NO_FIRST: Final = np.int64(NEVER)
+_OPENED: Final = np.int64(-1)
+
+
+@kernel
+def _note_first(w: Any) -> None:
+    """The first time in the heap in use, which others see."""
+    cell_at(w.firsts, w.part).value = event_at(w.heap, 0).time if w.heap_size > 0 else _NO_FIRST
+
+
+@kernel
+def _leave_part(w: Any) -> None:
+    part_at(w.parts, w.part).heap_size = w.heap_size
+    _note_first(w)
+    w.latest = max(w.latest, w.now)
+
+
+@kernel
+def _use_part(w: Any, index: int) -> None:
+    if w.part != index:
+        _leave_part(w)
+        part = part_at(w.parts, index)
+        w.heap = part.heap
+        w.heap_size = part.heap_size
+        w.heap_capacity = part.heap_capacity
+        w.part = index
+
+
+@kernel
+def _happen(w: Any) -> None:
+    """Take the first event of the heap in use, and let it happen."""
+    event = event_at(w.heap, 0)
+    what = event.what
+    w.events += 1
+    w.now = event.time
+    w.scope = what >> HOME_BIT
+    kind = what & (EVENT_KINDS - 1)
+    index = (what & ((1 << HOME_BIT) - 1)) >> EVENT_BITS
+    if kind == ARRIVAL:
+        _arrive(w, first_on_wire(w, index))
+        return
+    remove_first(w)
+    if kind == LINK_FREE:
+        _link_free(w, index)
+    elif kind == LATE_ARRIVAL:
+        _arrive(w, index)
+    elif kind == TIMER:
+        go_off(w, index)
+    elif kind == START:
+        start(w, index)
+    elif kind == ENTRY:
+        _enter_now(w, index)
+    elif kind == SEND:
+        submit(w, index)
+    elif kind == RETURN:
+        come_again(w, index)
+    elif kind == CIRCUIT:
+        darken(w, index)
+    elif kind == LIGHT:
+        light(w, index)
+    elif kind == GATE:
+        _gate_opens(w, index)
+    elif kind == PAUSE:
+        pause(w, index)
+    elif kind == RESUME:
+        resume(w, index)
+
+
+@kernel
+def _for_all(w: Any) -> bool:
+    """Let what is first of what concerns all partitions happen; False: there is no space for it."""
+    before = w.part
+    _use_part(w, w.part_count)
+    enough = has_space(w)
+    if enough:
+        _happen(w)
+    _use_part(w, before)
+    return enough  # type: ignore[no-any-return]
+
+
+@kernel
+def _one_heap(w: Any, last: int) -> int:
+    """All events in one heap, in their order."""
+    while True:
+        common = cell_at(w.firsts, w.part_count).value
+        end = min(w.until, common)
+        while True:
+            if w.watching != 0 and w.unfinished <= 0:
+                return WATCHED_DONE
+            if w.heap_size == 0 or event_at(w.heap, 0).time > end:
+                break
+            if w.events >= last:
+                return ENOUGH_EVENTS
+            if not has_space(w):
+                return NEED_SPACE
+            _happen(w)
+        if common > w.until:
+            if w.heap_size > 0 or common < NEVER:
+                w.now = max(w.now, w.until)
+                return REACHED_TIME
+            if w.until < NO_LIMIT:
+                w.now = max(w.now, w.until)
+            return NO_EVENTS
+        if w.events >= last:
+            return ENOUGH_EVENTS
+        if not _for_all(w):
+            return NEED_SPACE
+
+
+@kernel
+def _is_later(w: Any, time: int, since: int, seq: int) -> bool:
+    """Whether an event comes after the last one of the run, as far as is known."""
+    if time != w.stop_time:
+        return time > w.stop_time  # type: ignore[no-any-return]
+    return since > w.stop_since or (since == w.stop_since and seq > w.stop_seq)  # type: ignore[no-any-return]
+
+
+@kernel
+def _go_on(w: Any, index: int) -> bool:
+    """Let a partition have its turn; False: there is no space."""
+    _use_part(w, index)
+    part = part_at(w.parts, index)
+    enough = True
+    while w.heap_size > 0:
+        event = event_at(w.heap, 0)
+        time = event.time
+        since = event.since
+        seq = event.seq
+        if time >= w.window_end and (w.stage != _STOPPING or _is_later(w, time, since, seq)):
+            break
+        enough = has_space(w)
+        if not enough:
+            break
+        _happen(w)
+        if w.stage == _SENTINEL and part.unfinished == 0:
+            if _is_later(w, time, since, seq):
+                w.stop_time = time
+                w.stop_since = since
+                w.stop_seq = seq
+            break
+    _leave_part(w)
+    return enough
+
+
+@kernel
+def _open(w: Any, last: int) -> Any:
+    """Open the next window, or say why there is none, and let happen what concerns all partitions before it."""
+    if w.watching != 0 and w.unfinished <= 0:
+        return WATCHED_DONE
+    while True:
+        first = _NO_FIRST
+        for index in range(w.part_count):
+            first = min(first, cell_at(w.firsts, index).value)
+        common = cell_at(w.firsts, w.part_count).value
+        if min(first, common) > w.until:
+            w.now = w.latest
+            if w.until < NO_LIMIT or min(first, common) < NEVER:
+                w.now = max(w.now, w.until)
+            return REACHED_TIME if min(first, common) < NEVER else NO_EVENTS
+        if w.events >= last:
+            return ENOUGH_EVENTS
+        if first <= common:
+            break
+        if not _for_all(w):
+            return NEED_SPACE
+    w.window_end = min(first + w.lookahead, w.until + 1, common + 1)
+    w.next_part = 0
+    w.stage = _OTHERS if w.watching == 0 else _SENTINEL
+    return _OPENED
+
+
+@kernel
+def _watch(w: Any) -> bool:
+    """The turns of those that have watched endpoints, up to the first that still has some; False: no space."""
+    while w.sentinel < w.part_count:
+        if part_at(w.parts, w.sentinel).unfinished > 0:
+            if cell_at(w.firsts, w.sentinel).value < w.window_end and not _go_on(w, w.sentinel):
+                return False
+            if part_at(w.parts, w.sentinel).unfinished > 0:
+                w.stage = _OTHERS
+                return True
+        w.sentinel += 1
+    w.stage = _STOPPING
+    w.window_end = w.stop_time
+    return True
+
+
+@kernel
+def _windows(w: Any, last: int) -> int:
+    """A heap for each partition, in windows."""
+    while True:
+        if w.stage == _CLOSED:
+            reason = _open(w, last)
+            if reason != _OPENED:
+                return reason  # type: ignore[no-any-return]
+        if w.stage == _SENTINEL and not _watch(w):
+            return NEED_SPACE
+        while w.next_part < w.part_count:
+            if cell_at(w.firsts, w.next_part).value <= w.window_end and not _go_on(w, w.next_part):
+                return NEED_SPACE
+            w.next_part += 1
+        stopping = w.stage == _STOPPING
+        w.stage = _CLOSED
+        if stopping:
+            w.now = w.stop_time
+            return WATCHED_DONE
 
 
 @entry(WORLD, int)
@@ -504,50 +778,10 @@ def run(worlds: Any, most_events: int) -> int:
     """Let events happen; one of the reasons in `records.py`."""
     w = worlds[0]
     last = w.events + most_events
-    while True:
-        if w.watching != 0 and w.unfinished <= 0:
-            return WATCHED_DONE
-        if w.heap_size == 0:
-            if w.until < NO_LIMIT:
-                w.now = max(w.now, w.until)
-            return NO_EVENTS
-        event = event_at(w.heap, 0)
-        if event.time > w.until:
-            w.now = max(w.now, w.until)
-            return REACHED_TIME
-        if w.events >= last:
-            return ENOUGH_EVENTS
-        if not has_space(w):
-            return NEED_SPACE
-        w.events += 1
-        w.now = event.time
-        kind = event.what & (EVENT_KINDS - 1)
-        index = event.what >> EVENT_BITS
-        if kind == ARRIVAL:
-            _arrive(w, first_on_wire(w, index))
-            continue
-        remove_first(w)
-        if kind == LINK_FREE:
-            _link_free(w, index)
-        elif kind == LATE_ARRIVAL:
-            _arrive(w, index)
-        elif kind == TIMER:
-            go_off(w, index)
-        elif kind == START:
-            start(w, index)
-        elif kind == ENTRY:
-            _enter_now(w, index)
-        elif kind == SEND:
-            submit(w, index)
-        elif kind == RETURN:
-            come_again(w, index)
-        elif kind == CIRCUIT:
-            darken(w, index)
-        elif kind == LIGHT:
-            light(w, index)
-        elif kind == GATE:
-            _gate_opens(w, index)
-        elif kind == PAUSE:
-            pause(w, index)
-        elif kind == RESUME:
-            resume(w, index)
+    if w.heaps == 1:
+        return _one_heap(w, last)  # type: ignore[no-any-return]
+    w.latest = max(w.latest, w.now)
+    reason = _windows(w, last)
+    if reason in (ENOUGH_EVENTS, NEED_SPACE):
+        w.now = w.latest
+    return reason  # type: ignore[no-any-return]

@@ -20,6 +20,8 @@ from p4reduce.network.virtual.kernels.events import (
     note,
     phv_address,
     push,
+    push_elsewhere,
+    push_to,
     record,
     schedule,
     take_copy,
@@ -38,7 +40,7 @@ from p4reduce.network.virtual.records import (
     EVENT_KINDS,
     FIRST_COPY,
     GATE,
-    LAST,
+    HOME_BIT,
     LATE_ARRIVAL,
     LIGHT,
     LINK_FREE,
@@ -447,15 +449,19 @@ def _propagate(w: Any, link_index: int, frame_index: int, extra_ps: int) -> None
     link = link_at(w.links, link_index)
     frame = frame_at(w.frames, frame_index)
     frame.link = link_index
-    frame.time = link.free_at + link.delay_ps + extra_ps
-    frame.seq = next_seq(w)
+    time = link.free_at + link.delay_ps + extra_ps
+    seq = next_seq(w)
+    home = link.target_part
+    frame.time = time
+    frame.since = w.now
+    frame.seq = seq
     frame.next = -1
     if extra_ps > 0:
-        push(w, frame.time, frame.seq, frame_index * EVENT_KINDS + LATE_ARRIVAL)
+        push_to(w, home, time, w.now, seq, (home << HOME_BIT) + frame_index * EVENT_KINDS + LATE_ARRIVAL)
     elif link.wire_head < 0:
         link.wire_head = frame_index
         link.wire_tail = frame_index
-        push(w, frame.time, frame.seq, link_index * EVENT_KINDS + ARRIVAL)
+        push_to(w, home, time, w.now, seq, (home << HOME_BIT) + link_index * EVENT_KINDS + ARRIVAL)
     else:
         frame_at(w.frames, link.wire_tail).next = frame_index
         link.wire_tail = frame_index
@@ -552,8 +558,14 @@ def send(w: Any, link_index: int, frame_index: int, length: int) -> None:
 
 @kernel
 def schedule_last(w: Any, time: int, what: int) -> None:
-    """Add an event behind all others of its time but those added so."""
-    push(w, time, LAST + next_seq(w), what)
+    """Add an event behind all others of its time but those added so: one that concerns all partitions."""
+    w.scope = w.part_count
+    seq = next_seq(w)
+    what += w.part_count << HOME_BIT
+    if w.part == w.part_count:
+        push(w, time, w.now, seq, what)
+    else:
+        push_elsewhere(w, w.part_count, time, w.now, seq, what)
 
 
 @kernel
