@@ -501,11 +501,12 @@ def _real(links: str) -> Part:
 
 
 LOSSES: Final = (
-    Part("loss", "Loss on every link, leaf-spine-8, 8 workers", virtual.loss_cells, virtual.run_loss, virtual.LossRow,
-         by=("plan", "rate", "elements", "loss"), mean=virtual.MEASURES),
+    Part("loss", "Loss on every link; load: busiest link of a worker over S/b/(1 - p)", virtual.loss_cells,
+         virtual.run_loss, virtual.LossRow, by=("topology", "plan", "rate", "elements", "loss"),
+         mean=virtual.MEASURES),
     Part("heavy", "Heavy loss on five switches; frames that overtake each other", virtual.heavy_cells,
          virtual.run_heavy, virtual.HeavyRow, by=("topology", "rate", "loss", "reorder"),
-         mean=(*virtual.MEASURES, "times")),
+         mean=(*(one for one in virtual.MEASURES if one != "load"), "times")),
     *map(_real, real.LINKS),
     measured("row", f"{guesses.COUNT} collectives in a row, each called when the one before is done, or announced",
              {"rate": "rate", "elements": "elements", "numbers": "numbers", "announced": "announced", "ratio": "ratio",

@@ -243,6 +243,8 @@ _LONGEST_FADES: Final = 512
 """round trips after which the longest one counts for a third of what it was"""
 _LEARNT: Final = 32
 """round trips through queues that are as long as they get, after which time-outs are longer than these"""
+_UNHEARD: Final = 64
+"""questions without an answer, of which only the lowest child has one, after which a prompt worker asks less often"""
 _MUCH: Final = 5 * CHUNK // 32
 """of a worker's chunks: from there on its own link loses so much that it asks soon"""
 
@@ -377,8 +379,10 @@ def due_at(e: Any, entry: Any) -> Any:
         return max(due, e.moved_at + 3 * trip(e)) if entry.order > e.top else due
     since = max(entry.asked_at, e.resumed_at)
     wait = 2 * trip(e)
-    if (is_prompt(e) or (_may_be_prompt(e) and is_last(e))) and entry.unheard <= _PATIENT:
+    if (is_prompt(e) or (_may_be_prompt(e) and is_last(e))) and entry.unheard <= _UNHEARD:
         wait = _prompt_trip(e)
+        if entry.told:
+            wait = max(wait, (entry.asked_at - entry.sent_at) // 16)
     elif entry.told:
         wait = max(wait, (entry.asked_at - entry.sent_at) // (2 if e.adaptive else 16))
     elif tells_of_queues(e) and e.own_rate <= _CLEAN and e.results_received > _MANY:

@@ -15,18 +15,16 @@ from studies.frame import Bar, Column, Measure, StudyResult, at_most, column, pe
 # One run under faults in virtual time, and what its workers did about them.
 
 
-LINKS: Final = 20
-"""directed tree links that a chunk crosses in leaf-spine-8, up and down"""
-
-
 @dataclass(frozen=True)
 class Measured:
-    """ratio: time over the plan's lower bound. asks, waits, needless: questions, WAITs, and answers to questions that
-    came after the RESULT had, of each worker for each chunk. differences: from what was predicted. chunks: of the
-    tensor.
+    """ratio: time over the plan's lower bound. load: how long the busiest link of a worker carried frames, over
+    S/b/(1 - p), which the tensor takes there with what must be sent again (each such link carries it once). asks,
+    waits, needless: questions, WAITs, and answers to questions that came after the RESULT had, of each worker for each
+    chunk. differences: from what was predicted. chunks: of the tensor.
     """
 
     ratio: float
+    load: float
     asks: float
     waits: float
     needless: float
@@ -57,34 +55,46 @@ def measure(
         (record,) = cluster.carrier.records
         statuses = cluster.carrier.statuses()
         laid_out = cluster.carrier.jobs[0].plan
-        differences = len(network_result(cluster.carrier).prediction_differences)
+        network = network_result(cluster.carrier)
+        workers = set(laid_out.workers)
+        busiest = max(link.busy_ps for link in network.links if workers & {link.node, link.peer})
     each = -(-record.elements // laid_out.lanes)
     chunks = each * len(cluster.workers)
     return Measured(
         ratio=record.communication_ps / record.bound_ps,
+        load=busiest / record.bound_ps * (1 - (faults.loss or 0.0)),
         asks=sum(status.asks for status in statuses) / chunks,
         waits=sum(status.waits for status in statuses) / chunks,
         needless=sum(status.spurious for status in statuses) / chunks,
-        differences=differences,
+        differences=len(network.prediction_differences),
         bound_ps=record.bound_ps,
         chunks=each,
         plan=laid_out,
     )
 
 
-def asks_needed(loss: float, links: int = LINKS) -> float:
+def asks_needed(loss: float, links: int) -> float:
     """A(p): rounds of repair that a chunk needs on average, sum over k >= 1 of 1 - (1 - p^k)^L."""
     return sum(1 - (1 - loss**k) ** links for k in range(1, 60)) if loss else 0.0
 
 
+FLAT: Final = "leaf-spine-8"
+DEEP: Final = "fat-tree-4"
+"""16 workers under three levels of switches: a chunk crosses 28 links up and 28 down"""
 BARS: Final = (
-    ("steiner", "10G", 1_000_000, {0.0: 1.003, 0.001: 1.02, 0.01: 1.12, 0.05: 1.5}),
-    ("steiner", "100G", 1_000_000, {0.0: 1.024, 0.001: 1.08, 0.01: 1.15, 0.05: 1.5}),
-    ("steiner", "100G", 4_000_000, {0.001: 1.03, 0.01: 1.06, 0.05: 1.45}),
-    ("ring", "10G", 1_000_000, {0.001: 1.03, 0.01: 1.09, 0.05: 1.35}),
-    ("ring", "100G", 1_000_000, {0.001: 1.05, 0.01: 1.13, 0.05: 1.6}),
+    (FLAT, "steiner", "10G", 1_000_000, {0.0: 1.003, 0.001: 1.02, 0.01: 1.12, 0.05: 1.5}),
+    (FLAT, "steiner", "100G", 1_000_000, {0.0: 1.024, 0.001: 1.08, 0.01: 1.15, 0.05: 1.5}),
+    (FLAT, "steiner", "100G", 4_000_000, {0.001: 1.03, 0.01: 1.06, 0.05: 1.45}),
+    (FLAT, "ring", "10G", 1_000_000, {0.001: 1.03, 0.01: 1.09, 0.05: 1.35}),
+    (FLAT, "ring", "100G", 1_000_000, {0.001: 1.05, 0.01: 1.13, 0.05: 1.6}),
+    (DEEP, "steiner", "10G", 1_000_000, {0.01: 1.06, 0.05: 1.20}),
+    (DEEP, "steiner", "100G", 1_000_000, {0.01: 1.10, 0.05: 1.30}),
 )
-"""plan, rate, elements, the most that the ratio may be by loss"""
+"""topology, plan, rate, elements, the most that the ratio may be by loss"""
+TREE_LINKS: Final = {FLAT: 20, DEEP: 56}
+"""directed tree links that a chunk crosses, up and down"""
+LOAD: Final = 1.06
+"""of the busiest link of a worker at 1 % loss: no storm of questions and repeated RESULTs"""
 HEAVY: Final = {0.1: 5.0, 0.3: 50.0}
 """on five switches: times over those without loss"""
 FIVE: Final = ("leaf-spine:leaves=4,spines=1,hosts=2", "leaf-spine-16")
@@ -99,6 +109,7 @@ ROUNDED: Final = 0.0005
 class LossCell:
     """One all-reduce with losses."""
 
+    topology: str
     plan: str
     rate: str
     elements: int
@@ -110,12 +121,14 @@ class LossCell:
 class LossRow:
     """One all-reduce; questions, WAITs and needless repetitions are of each worker for each chunk."""
 
+    topology: str = column("topology")
     plan: str = column("plan")
     rate: str = column("rate")
     elements: int = column("elements", "{:,}")
     loss: float = column("loss", percent())
     seed: int
     ratio: float = column("time / bound", "{:.4f}")
+    load: float = column("load", "{:.4f}")
     asks: float = column("asks", "{:.4f}")
     waits: float = column("waits", "{:.4f}")
     needless: float = column("needless", "{:.4f}")
@@ -125,6 +138,7 @@ class LossRow:
 
 MEASURES: Final = (
     "ratio",
+    "load",
     Measure("worst", Column("worst seed", "{:.4f}"), lambda rows, _: max(row.ratio for row in rows), max),
     "asks",
     "waits",
@@ -136,8 +150,8 @@ MEASURES: Final = (
 def loss_cells(settings: Any) -> list[LossCell]:
     """Every bar with every seed."""
     return [
-        LossCell(plan, rate, elements, loss, seed)
-        for plan, rate, elements, bars in BARS
+        LossCell(topology, plan, rate, elements, loss, seed)
+        for topology, plan, rate, elements, bars in BARS
         for loss in bars
         if plan in settings.plans
         for seed in settings.seeds[: settings.loss_seeds]
@@ -145,10 +159,10 @@ def loss_cells(settings: Any) -> list[LossCell]:
 
 
 def run_loss(cell: LossCell) -> list[LossRow]:
-    """On leaf-spine-8."""
-    found = measure(cell.plan, cell.rate, cell.elements, cell.seed, "leaf-spine-8", FaultOptions(loss=cell.loss))
-    counted = found.asks, found.waits, found.needless, found.differences
-    return [LossRow(cell.plan, cell.rate, cell.elements, cell.loss, cell.seed, found.ratio, *counted)]
+    """On one network."""
+    found = measure(cell.plan, cell.rate, cell.elements, cell.seed, cell.topology, FaultOptions(loss=cell.loss))
+    counted = found.ratio, found.load, found.asks, found.waits, found.needless, found.differences
+    return [LossRow(cell.topology, cell.plan, cell.rate, cell.elements, cell.loss, cell.seed, *counted)]
 
 
 @dataclass(frozen=True)
@@ -202,15 +216,19 @@ def run_heavy(cell: HeavyCell) -> list[HeavyRow]:
 
 def bars(result: StudyResult) -> Iterator[Bar]:
     """Of losses; of questions and repetitions for trees alone."""
-    for plan, rate, elements, limits in BARS:
+    for topology, plan, rate, elements, limits in BARS:
         for loss, limit in limits.items():
-            value = partial(result.values, "loss", plan=plan, rate=rate, elements=elements, loss=loss)
-            name = f"{plan}, {rate}, {elements:,} elements, {100 * loss:g} % lost"
+            value = partial(
+                result.values, "loss", topology=topology, plan=plan, rate=rate, elements=elements, loss=loss
+            )
+            name = f"{topology}, {plan}, {rate}, {elements:,} elements, {100 * loss:g} % lost"
             yield Bar(f"{name}: time over the bound", at_most(limit + ROUNDED), value("ratio"), "{:.4f}")
             if plan == "steiner":
-                most = 2 * asks_needed(loss)
+                most = 2 * asks_needed(loss, TREE_LINKS[topology])
                 yield Bar(f"{name}: questions a chunk, twice what repairs need", at_most(most), value("asks"), "{:.4f}")
                 yield Bar(f"{name}: needless repetitions a chunk", at_most(NEEDLESS[loss]), value("needless"), "{:.4f}")
+                if loss == 0.01:
+                    yield Bar(f"{name}: load of a worker's busiest link", at_most(LOAD), value("load"), "{:.4f}")
                 yield Bar(f"{name}: links with other bytes than predicted", at_most(0), value("differences"), "{:.0f}",
                           every=True, seeds="any")  # fmt: skip
     for point in result.of("heavy"):
