@@ -27,187 +27,24 @@ once.
 
 from typing import Any, Final
 
-import numpy as np
-
 from p4reduce.workers.kernels import kernel
 from p4reduce.workers.kernels.sender import (
     CHUNK,
+    NOTHING,
     cut_for_loss,
+    empty_queues,
     entry_at,
     give_up,
     grow,
-    has_room,
     has_weight,
+    is_prompt,
+    may_be_prompt,
     note_round_trip,
+    queue_again,
+    queue_question,
     start_over,
 )
 from p4reduce.workers.records import NEVER, EntryState
-from p4switch.native.memory import carray, load_u8, pointer, store_u8
-
-# Which of a worker's chunks leaves next, compiled: questions, what was asked for, what is late, what is new.
-#
-# A chunk's turn comes when it is the next in order. Where its slot is taken still, and by one that is late, it is
-# *skipped*, and leaves as soon as the slot is free. What is missing, and what is asked for, wait in queues until
-# there is room for them on their way; the oldest chunk never waits for room.
-
-
-_ANSWERED: Final = int(EntryState.ANSWERED)
-NOTHING: Final = -1
-
-_LOSSY: Final = 3 * CHUNK // 64
-"""of a worker's chunks: from there on its own link loses so much that it asks early, where that costs little"""
-
-# Where a skipped chunk stands.
-_SKIPPED: Final = 1
-_LATE: Final = 2
-
-
-@kernel
-def is_in(e: Any, seq: int) -> Any:
-    """Whether the RESULT of a chunk before ``low + reach`` is in."""
-    if seq < e.low:
-        return True
-    entry = entry_at(e, seq)
-    return entry.seq == seq and entry.state == _ANSWERED
-
-
-@kernel
-def is_overdue(e: Any, seq: int) -> Any:
-    """Whether a chunk that is not in is late: overtaken, asked for, sent after its turn, or not even sent."""
-    entry = entry_at(e, seq)
-    if load_u8(e.skipped, seq & (e.ring - 1)) != 0:
-        return True
-    if entry.seq != seq:
-        return False
-    return entry.lost or entry.asks > 0 or entry.in_order == 0 or entry.order + e.least_reorder <= e.top
-
-
-@kernel
-def _may_be_prompt(e: Any) -> Any:
-    """Whether needless questions bring no RESULTs, and no other job's frames make round trips longer than they were."""
-    return e.prompt and e.adaptive == 0 and e.cover == 0
-
-
-@kernel
-def is_prompt(e: Any) -> Any:
-    """Whether this worker asks early and often: its own link loses much, and needless questions bring no RESULTs."""
-    return _may_be_prompt(e) and e.own_rate > _LOSSY
-
-
-@kernel
-def may_fly(e: Any) -> Any:
-    """Whether one more chunk may be on its way; where many are late, as many as have slots."""
-    if e.adaptive:
-        return has_room(e)
-    return e.flight < (e.room if e.late_by == 0 and not is_prompt(e) else e.window)
-
-
-# Queues of seqs: a head, a tail, and 2 * ring places.
-
-
-@kernel
-def _put(e: Any, queue: int, tail: int, seq: int) -> None:
-    carray(pointer(queue), (2 * e.ring,), np.int64)[tail & (2 * e.ring - 1)] = seq
-
-
-@kernel
-def _get(e: Any, queue: int, head: int) -> Any:
-    return carray(pointer(queue), (2 * e.ring,), np.int64)[head & (2 * e.ring - 1)]
-
-
-@kernel
-def queue_question(e: Any, seq: int) -> None:
-    """A chunk is to be asked for."""
-    _put(e, e.ask_queue, e.ask_tail, seq)
-    e.ask_tail += 1
-
-
-@kernel
-def queue_again(e: Any, seq: int) -> None:
-    """A chunk is to be sent again."""
-    _put(e, e.again_queue, e.again_tail, seq)
-    e.again_tail += 1
-
-
-@kernel
-def empty_queues(e: Any) -> None:
-    """Nothing waits any more, as in a new epoch."""
-    for place in range(e.ring):
-        store_u8(e.skipped, place, 0)
-    e.ask_head = e.ask_tail
-    e.again_head = e.again_tail
-    e.late_head = e.late_tail
-
-
-@kernel
-def skip(e: Any, seq: int) -> None:
-    """A chunk's turn has come, but not its slot's."""
-    store_u8(e.skipped, seq & (e.ring - 1), _SKIPPED)
-
-
-@kernel
-def wake(e: Any, seq: int) -> None:
-    """A skipped chunk may leave."""
-    if load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED:
-        store_u8(e.skipped, seq & (e.ring - 1), _LATE)
-        _put(e, e.late, e.late_tail, seq)
-        e.late_tail += 1
-
-
-@kernel
-def is_skipped(e: Any, seq: int) -> Any:
-    """Whether a chunk before ``next`` has not left, and does not wait to."""
-    return load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED
-
-
-@kernel
-def next_late(e: Any) -> Any:
-    """A chunk whose slot has become free, and that may leave now, or NOTHING: the oldest missing one always may."""
-    if load_u8(e.skipped, e.low & (e.ring - 1)) == _LATE:
-        return e.low
-    while e.late_head < e.late_tail:
-        seq = _get(e, e.late, e.late_head)
-        if load_u8(e.skipped, seq & (e.ring - 1)) == _LATE and seq > e.low:
-            return seq if may_fly(e) else NOTHING
-        e.late_head += 1
-    return NOTHING
-
-
-@kernel
-def take_late(e: Any, seq: int) -> None:
-    """``next_late`` leaves."""
-    store_u8(e.skipped, seq & (e.ring - 1), 0)
-
-
-@kernel
-def next_question(e: Any) -> Any:
-    """A chunk to be asked for that may be now, or NOTHING: the oldest missing one always may."""
-    oldest = entry_at(e, e.low)
-    if e.low < e.next and oldest.seq == e.low and oldest.lost:
-        return e.low
-    while e.ask_head < e.ask_tail:
-        seq = _get(e, e.ask_queue, e.ask_head)
-        entry = entry_at(e, seq)
-        if seq >= e.low and entry.seq == seq and entry.lost:
-            return seq if may_fly(e) else NOTHING
-        e.ask_head += 1
-    return NOTHING
-
-
-@kernel
-def next_again(e: Any) -> Any:
-    """A chunk that was asked for and may leave now, or NOTHING: the oldest missing one always may."""
-    oldest = entry_at(e, e.low)
-    if e.low < e.next and oldest.seq == e.low and oldest.again:
-        return e.low
-    while e.again_head < e.again_tail:
-        seq = _get(e, e.again_queue, e.again_head)
-        entry = entry_at(e, seq)
-        if seq >= e.low and entry.seq == seq and entry.again:
-            return seq if may_fly(e) else NOTHING
-        e.again_head += 1
-    return NOTHING
-
 
 # When a worker's chunk is missing by time, compiled: round trips, patience, and what takes it away.
 #
@@ -314,7 +151,7 @@ def is_last(e: Any) -> Any:
 @kernel
 def tail_trip(e: Any) -> Any:
     """After which the last chunks are missing by time, as long as answers come."""
-    return _prompt_trip(e) if _may_be_prompt(e) else 3 * trip(e) // 2
+    return _prompt_trip(e) if may_be_prompt(e) else 3 * trip(e) // 2
 
 
 @kernel
@@ -379,7 +216,7 @@ def due_at(e: Any, entry: Any) -> Any:
         return max(due, e.moved_at + 3 * trip(e)) if entry.order > e.top else due
     since = max(entry.asked_at, e.resumed_at)
     wait = 2 * trip(e)
-    if (is_prompt(e) or (_may_be_prompt(e) and is_last(e))) and entry.unheard <= _UNHEARD:
+    if (is_prompt(e) or (may_be_prompt(e) and is_last(e))) and entry.unheard <= _UNHEARD:
         wait = _prompt_trip(e)
         if entry.told:
             wait = max(wait, (entry.asked_at - entry.sent_at) // 16)
@@ -426,6 +263,7 @@ def closes_at(e: Any, entry: Any) -> Any:
 
 
 _WAITING: Final = int(EntryState.WAITING)
+_ANSWERED: Final = int(EntryState.ANSWERED)
 _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 MAX_REORDER: Final = 16
 """what ``reorder`` grows to: frames overtake each other by little, or the timer finds what is missing"""

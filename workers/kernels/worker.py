@@ -61,30 +61,38 @@ from p4reduce.workers.kernels.frames import (
 )
 from p4reduce.workers.kernels.narrow import chance_key, dequantize_narrow, keep_rounding, send_narrow, width_flag
 from p4reduce.workers.kernels.recovery import (
-    NOTHING,
     answered_twice,
     asked_for,
     evidence,
     find_missing,
-    is_in,
-    is_overdue,
-    is_skipped,
     mark_asked,
     mark_blocked,
     mark_sent,
     mark_sent_again,
+    result_was_sent,
+    settle,
+    told_to_wait,
+)
+from p4reduce.workers.kernels.sender import (
+    NOTHING,
+    cut,
+    entry_at,
+    forget,
+    is_in,
+    is_overdue,
+    is_skipped,
+    left,
     may_fly,
     next_again,
     next_late,
     next_question,
-    result_was_sent,
-    settle,
+    payload_at,
+    said_ahead,
     skip,
     take_late,
-    told_to_wait,
+    too_early,
     wake,
 )
-from p4reduce.workers.kernels.sender import cut, entry_at, forget, left, payload_at, said_ahead, too_early
 from p4reduce.workers.numbers import NumberMode
 from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
 from p4reduce.workers.wire import WORD_BITS

@@ -124,7 +124,7 @@ def test_who_gets_a_held_sum_from_another_gets_its_error():
 
     incidents = [Incident(1_500_000_000, "process", "h4")]
     experiment = Experiment(topology="star:hosts=4", lanes=64, on_failure="shrink")
-    with Cluster(experiment, incidents=incidents, faults={("s1", 1): Faults(loss=0.97)}) as cluster:
+    with Cluster(experiment, incidents=incidents, faults={("s1", 1): Faults(loss=0.95)}) as cluster:
         assert cluster.run_surviving(work) == dict.fromkeys(range(3), 3)
         assert [decision.outcome for decision in cluster.decisions] == ["kept"]
 

@@ -14,7 +14,7 @@ def test_where_every_link_loses_much_questions_are_early_and_bring_nothing_twice
     run = measure("steiner", "10G", 100_000, 3, "leaf-spine-16", FaultOptions(loss=0.1))
     assert run.ratio < 0.7 * HEAVY[0.1]
     assert run.asks < 6
-    assert run.needless == 0
+    assert run.needless < 0.001
     assert run.differences == 0
 
 

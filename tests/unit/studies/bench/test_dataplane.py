@@ -88,7 +88,7 @@ def test_the_number_of_slots_replaces_only_the_slots_registers():
     assert sizes == {
         name: 128 if ".slot." in name else register.size for name, register in program(64, 4096).registers.items()
     }
-    assert sum(size == 128 for size in sizes.values()) == 3  # states, closings, lanes
+    assert sum(size == 128 for size in sizes.values()) == 5  # states, closings, lanes, and which RESULT was which
 
 
 def test_results_depend_on_the_chunks_and_are_those_of_the_interpreter():
