@@ -28,8 +28,10 @@ from p4reduce.control_plane.plans.steiner import steiner
 from p4reduce.control_plane.plans.trees import central, finish, mst, spt
 
 BEST: Final = "best"
+BY_HOSTS: Final = 0.99
+"""of the best time of a tree: a plan in which hosts add has to be faster than that"""
 WORTH: Final = 0.97
-"""of the best time without switches that aggregate: a plan in the network has to be faster than that"""
+"""of the best time of one tree: ``striped`` has to be faster than that"""
 PACKED: Final = 0.985
 """of the best time of the others: a packing, whose prediction is closer, has to be faster than that"""
 MOST_ROOTS: Final = 64
@@ -39,9 +41,10 @@ MOST_ROOTS: Final = 64
 def predicted_ps(problem: Problem, layout: Layout) -> int:
     """How long an all-reduce of ``problem.elements`` takes that begins on an idle network without losses, in ps.
 
-    A tree or a star sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest link
-    needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round trip,
-    as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long as its
+    A tree takes as long as :func:`~p4reduce.control_plane.plans.forest.predicted_forest_ps` says of it alone. A star
+    or a tree with a server sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest
+    link needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round
+    trip, as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long as its
     frames, and at least as long as one frame takes to the next host; at the end the shorter of both once more.
 
     Raises
@@ -49,6 +52,8 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     PlanError
         An all-to-all adds nothing up.
     """
+    if isinstance(layout, TreeLayout) and problem.server is None:
+        return predicted_forest_ps(problem, [Part(layout)])
     problem = problem.of(layout)
     paths = all_paths(problem, layout)
     if isinstance(layout, RingLayout):
@@ -77,8 +82,9 @@ def choose(problem: Problem) -> tuple[str, Layout]:
     """The name of the plan whose predicted time is least, and its layout; of equal ones the first of the list.
 
     Plans in the network: ``steiner``, ``spt``, ``mst``, and ``flat``, in which every switch next to workers has the
-    root as its parent. By hosts: ``ring``, or ``ps`` where there is a server; they win unless a plan in the network
-    takes less than :data:`WORTH` of their time. ``problem.in_network`` leaves those by hosts out.
+    root as its parent. By hosts: ``ring``, or ``ps`` where there is a server; they win only if they take less than
+    :data:`BY_HOSTS` of the time of a plan in the network, whose sums do not depend on the order of adding.
+    ``problem.in_network`` leaves those by hosts out.
 
     Raises
     ------
@@ -87,7 +93,7 @@ def choose(problem: Problem) -> tuple[str, Layout]:
     """
     found = [(predicted_ps(problem, layout), name, layout) for name, layout in _in_network(problem)]
     least = min(found, key=lambda one: one[0], default=None)
-    if least is not None and (problem.in_network or least[0] < WORTH * _least_by_hosts_ps(problem)):
+    if least is not None and (problem.in_network or BY_HOSTS * least[0] <= _least_by_hosts_ps(problem)):
         return least[1], least[2]
     if problem.in_network:
         raise PlanError(
@@ -95,7 +101,7 @@ def choose(problem: Problem) -> tuple[str, Layout]:
         )
     name = "ps" if problem.server is not None else "ring"
     by_hosts: Layout = ps(problem) if problem.server is not None else ring(problem)
-    if least is None or least[0] >= WORTH * predicted_ps(problem, by_hosts):
+    if least is None or predicted_ps(problem, by_hosts) < BY_HOSTS * least[0]:
         return name, by_hosts
     return least[1], least[2]
 
@@ -109,7 +115,7 @@ def best(problem: Problem) -> Layout:
 def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
     """As :func:`choose`, but for a job that may have several trees at once: also ``striped`` and ``packing``.
 
-    Of plans that differ by less than 3 % (``packing``: 1.5 %) the first of these: hosts', one tree, ``striped``.
+    ``striped`` has to be faster than one tree, or hosts, by 3 %, ``packing`` than all others by 1.5 %.
     Without ``relays`` no host adds inside of a tree, so ``packing`` is left out.
 
     Raises
@@ -136,9 +142,10 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
 
 def predicted_parts_ps(problem: Problem, parts: list[Part]) -> int:
     """How long an all-reduce takes with what :func:`fastest` chose, in ps."""
-    (first, *others) = parts
-    one = first.layout is not None and not others and first.pace_ps is None
-    return predicted_ps(problem, first.layout) if one and first.layout else predicted_forest_ps(problem, parts)
+    layout = parts[0].layout
+    if layout is None or isinstance(layout, TreeLayout):
+        return predicted_forest_ps(problem, parts)
+    return predicted_ps(problem, layout)
 
 
 def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:

@@ -1,15 +1,15 @@
 """Several trees at once, each with a part of the tensor: what they put on links, how long that takes; ``striped``."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.problem import Layout, Problem, TreeLayout, all_paths, link_frames, timing
-from p4reduce.control_plane.plans.routes import frame_bytes
+from p4reduce.control_plane.plans.problem import Layout, Pair, Problem, TreeLayout, all_paths, link_frames
+from p4reduce.control_plane.plans.routes import frame_bytes, frame_time_ps, hops
 from p4reduce.control_plane.plans.trees import finish
 from p4reduce.control_plane.resources import SLOTS
 from p4reduce.topologies.model import Hop
@@ -63,28 +63,134 @@ def busiest_ps(problem: Problem, frames: Mapping[Hop, int]) -> int:
 def predicted_forest_ps(problem: Problem, parts: Sequence[Part]) -> int:
     """How long an all-reduce of ``problem.elements`` takes on idle links without losses in these trees at once, in ps.
 
-    Chunks leave as far apart as the busiest link needs for what all trees put on it, or as their slots let them be; to
-    that a round trip of a full frame and one of the frame that comes before it.
+    A worker sends the lanes of a tree when the round trip of the frame with its exponents is over, which takes longer
+    in some trees, and for some workers, than for others. So each directed link has the chunks of each tree from a
+    moment on, is busy with them, and the last of them still has a way to go. The last link decides, or the last tree:
+    its chunks are as far apart as its own busiest link, its pace and its slots let them be.
     """
     shares = chunks_of([part.weight for part in parts], problem.chunks)
-    used = [
-        (part.layout, count)
-        for part, count in zip(parts, shares, strict=True)
-        if count and isinstance(part.layout, TreeLayout)
-    ]
-    total: Counter[Hop] = Counter()
-    rtt_ps = lead_ps = waited_ps = 0
-    in_flight = (1 << (slots_of_each(len(parts)).bit_length() - 1)) // 2
-    for layout, count in used:
-        for hop, number in tree_frames(problem, layout).items():
-            total[hop] += number * count
-        own, paths = problem.of(layout), all_paths(problem.of(layout), layout)
-        round_ps = timing(own, layout, paths).rtt_ps
-        rtt_ps = max(rtt_ps, round_ps)
-        lead_ps = max(lead_ps, timing(own, layout, paths, length=frame_bytes(0)).rtt_ps)
-        waited_ps = max(waited_ps, (count - 1) * round_ps // in_flight)
-    most = max(count for _, count in used)
-    return max(busiest_ps(problem, total) * (most - 1) // most, waited_ps) + rtt_ps + lead_ps
+    in_flight = (1 << (slots_of_each(len(parts)).bit_length() - 1)) // 2 if len(parts) > 1 else MOST_CHUNKS
+    on_links: dict[Hop, list[_OnLink]] = {}
+    last = 0
+    for part, count in zip(parts, shares, strict=True):
+        if count and isinstance(part.layout, TreeLayout):
+            way = _Way(problem.of(part.layout), part.layout)
+            starts = way.ends(frame_bytes(0), dict.fromkeys(way.problem.workers, 0))
+            between = max(way.busiest_ps, part.pace_ps or 0, way.rtt_ps // in_flight)
+            last = max(last, max(way.ends(problem.frame_bytes, starts).values()) + (count - 1) * between)
+            for hop, one in way.on_links(starts, count):
+                on_links.setdefault(hop, []).append(one)
+    for ways in on_links.values():
+        free = 0
+        for one in sorted(ways, key=lambda one: one.begins):
+            free = max(free, one.begins) + one.busy
+            rest = one.rest
+        last = max(last, free + rest)
+    return last
+
+
+@dataclass(frozen=True)
+class _OnLink:
+    """Chunks of a tree on a directed link: when the first is there, how long all keep it busy, the way of the last."""
+
+    begins: int
+    busy: int
+    rest: int
+
+
+class _Way:
+    """How long the first chunk of a tree takes to the root and back, link by link, in ps.
+
+    Several copies of a chunk that cross the same links leave one after the other, so only one link waits for all.
+    """
+
+    def __init__(self, problem: Problem, layout: TreeLayout) -> None:
+        self.problem = problem
+        self._layout = layout
+        self._paths = {pair: hops(problem.topology, path) for pair, path in all_paths(problem, layout).items()}
+        self._up = list(layout.parent.items())
+        self._down = [(b, a) for a, b in self._up]
+        self._children: dict[str, list[str]] = {}
+        for child, parent in self._up:
+            self._children.setdefault(parent, []).append(child)
+        self._order = [layout.root]
+        for name in self._order:
+            self._order += self._children.get(name, [])
+        self._copies = {
+            True: Counter(hop for pair in self._up for hop in self._paths[pair]),
+            False: Counter(hop for pair in self._down for hop in self._paths[pair]),
+        }
+        self.busiest_ps = busiest_ps(problem, self._copies[True] + self._copies[False])
+        at_once = self.ends(problem.frame_bytes, dict.fromkeys(problem.workers, 0))
+        self.rtt_ps = max(at_once.values())
+
+    def ends(self, length: int, starts: Mapping[str, int]) -> dict[str, int]:
+        """When each node has the RESULT of the first chunk, whose frames of ``length`` bytes the workers send then."""
+        return self._back(self._there(length, starts), length)
+
+    def on_links(self, starts: Mapping[str, int], count: int) -> Iterator[tuple[Hop, _OnLink]]:
+        """What ``count`` chunks are on each directed link, of the way up and of the way down."""
+        length = self.problem.frame_bytes
+        there = self._there(length, starts)
+        back = self._back(there, length)
+        below: dict[str, int] = {}
+        for name in reversed(self._order):
+            ways = [self._walk_ps((name, child), length, up=False) + below[child] for child in self._below(name)]
+            below[name] = max(ways, default=0)
+        above = {self._layout.root: below[self._layout.root]}
+        for name in self._order[1:]:
+            parent = self._layout.parent[name]
+            above[name] = self._walk_ps((name, parent), length, up=True) + above[parent]
+        yield from self._of_edges(self._up, there, above, count, up=True)
+        yield from self._of_edges(self._down, back, below, count, up=False)
+
+    def _of_edges(
+        self, edges: Sequence[Pair], begins: Mapping[str, int], then: Mapping[str, int], count: int, *, up: bool
+    ) -> Iterator[tuple[Hop, _OnLink]]:
+        found: dict[Hop, tuple[int, int]] = {}
+        for start, end in edges:
+            path = self._paths[start, end]
+            at, rest = begins[start], then[end] + sum(self._hop_ps(hop) for hop in path)
+            for hop in path:
+                rest -= self.problem.chunk_ps(hop)
+                first, way = found.get(hop, (at, rest))
+                found[hop] = min(first, at), min(way, rest)
+                rest -= self._hop_ps(hop) - self.problem.chunk_ps(hop)
+                at += self._hop_ps(hop)
+        for hop, (first, way) in found.items():
+            yield hop, _OnLink(first, count * self._copies[up][hop] * self.problem.chunk_ps(hop), way)
+
+    def _there(self, length: int, starts: Mapping[str, int]) -> dict[str, int]:
+        """When each node has all of its children's and its own part."""
+        found: dict[str, int] = {}
+        for name in reversed(self._order):
+            ways = [found[child] + self._walk_ps((child, name), length, up=True) for child in self._below(name)]
+            found[name] = max(ways, default=0) if name not in starts else max([starts[name], *ways])
+        return found
+
+    def _back(self, there: Mapping[str, int], length: int) -> dict[str, int]:
+        """When each node has the RESULT."""
+        found = {self._layout.root: there[self._layout.root]}
+        for name in self._order[1:]:
+            parent = self._layout.parent[name]
+            found[name] = found[parent] + self._walk_ps((parent, name), length, up=False)
+        return found
+
+    def _below(self, name: str) -> list[str]:
+        return self._children.get(name, [])
+
+    def _hop_ps(self, hop: Hop) -> int:
+        return self.problem.chunk_ps(hop) + self.problem.topology.link_at(*hop).delay_ps
+
+    def _walk_ps(self, edge: Pair, length: int, *, up: bool) -> int:
+        """From node to node until the last copy is there."""
+        most = total = 0
+        for hop in self._paths[edge]:
+            link = self.problem.topology.link_at(*hop)
+            one = frame_time_ps(length, link.rate_bps)
+            total += one + link.delay_ps
+            most = max(most, (self._copies[up][hop] - 1) * one)
+        return total + most
 
 
 def paces(problem: Problem, layouts: Sequence[TreeLayout], weights: Sequence[int]) -> list[int]:
