@@ -44,8 +44,8 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     A tree takes as long as :func:`~p4reduce.control_plane.plans.forest.predicted_forest_ps` says of it alone. A star
     or a tree with a server sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest
     link needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round
-    trip, as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long as its
-    frames, and at least as long as one frame takes to the next host; at the end the shorter of both once more.
+    trip, as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long
+    as its frames, and at least as long as one frame takes to the next host; at the end the shorter of both once more.
 
     Raises
     ------
