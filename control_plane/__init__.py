@@ -9,7 +9,10 @@ from typing import Final
 
 from p4reduce.base.registry import Names
 
-PLANS: Final = Names("plan", "all-to-all", "best", "exact", "mst", "packing", "ps", "ring", "spt", "steiner", "striped")
+PLANS: Final = Names(
+    "plan", "all-to-all", "best", "double-binary-tree", "exact", "halving-doubling", "hierarchical", "mst", "packing",
+    "ps", "rina", "ring", "spt", "steiner", "striped",
+)  # fmt: skip
 POLICIES: Final = Names("policy", "exact", "overlay-mst", "ring", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
 PLACEMENTS: Final = Names("placement", "cassini", "first-fit", "ina-aware", "netpack", "packed", "random", "spread")
 ORDERS: Final = Names("queue order", "edf", "fair", "fifo", "priority", "sjf")

@@ -1,13 +1,24 @@
 """``best``: of all built-in plans the one whose predicted time is least, for the job's hosts, size and load."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from statistics import fmean
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.forest import MOST_CHUNKS, STRIPED, Part, busiest_ps, predicted_forest_ps, stripes
-from p4reduce.control_plane.plans.packing import PACKING, Packer, fastest_of
+from p4reduce.control_plane.plans.forest import (
+    MOST_CHUNKS,
+    STRIPED,
+    Part,
+    busiest_ps,
+    double_binary_tree,
+    halving_doubling,
+    hierarchical,
+    predicted_forest_ps,
+    rina,
+    striped,
+)
+from p4reduce.control_plane.plans.packing import PACKING, Packer, fastest_of, packing
 from p4reduce.control_plane.plans.problem import (
     Layout,
     Pair,
@@ -28,12 +39,23 @@ from p4reduce.control_plane.plans.steiner import steiner
 from p4reduce.control_plane.plans.trees import central, finish, mst, spt
 
 BEST: Final = "best"
+FORESTS: Final[Mapping[str, Callable[[Problem], list[Part]]]] = {
+    STRIPED: striped,
+    "rina": rina,
+    "hierarchical": hierarchical,
+    "halving-doubling": halving_doubling,
+    "double-binary-tree": double_binary_tree,
+    PACKING: packing,
+}
+"""plans that have several trees at once"""
 BY_HOSTS: Final = 0.99
 """of the best time of a tree: a plan in which hosts add has to be faster than that"""
 WORTH: Final = 0.97
-"""of the best time of one tree: ``striped`` has to be faster than that"""
+"""of the best time of one tree: several, but a packing, have to be faster than that"""
 PACKED: Final = 0.985
 """of the best time of the others: a packing, whose prediction is closer, has to be faster than that"""
+MOST_HOSTS: Final = 32
+"""workers up to which ``best`` tries plans with a tree for each"""
 MOST_ROOTS: Final = 64
 """switches that are tried as the root of a flat tree"""
 
@@ -113,10 +135,10 @@ def best(problem: Problem) -> Layout:
 
 
 def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
-    """As :func:`choose`, but for a job that may have several trees at once: also ``striped`` and ``packing``.
+    """As :func:`choose`, but for a job that may have several trees at once: also the plans of :data:`FORESTS`.
 
-    ``striped`` has to be faster than one tree, or hosts, by 3 %, ``packing`` than all others by 1.5 %.
-    Without ``relays`` no host adds inside of a tree, so ``packing`` is left out.
+    ``striped``, and plans with a tree for each host, have to be faster than one tree, or hosts, by 3 %, and ``packing``
+    than all others by 1.5 %. Without ``relays`` no host adds inside of a tree, so only ``striped`` is left of them.
 
     Raises
     ------
@@ -125,10 +147,14 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
     """
     name, layout = choose(problem)
     parts, least = [Part(layout)], predicted_ps(problem, layout)
-    with suppress(PlanError):
-        striped = [Part(one) for one in stripes(problem)]
-        if len(striped) > 1 and (time := predicted_forest_ps(problem, striped)) < WORTH * least:
-            name, parts, least = STRIPED, striped, time
+    many = len(problem.workers) > MOST_HOSTS
+    for other, plan in FORESTS.items():
+        if other == PACKING or (other != STRIPED and (many or not relays)):
+            continue
+        with suppress(PlanError):
+            found = plan(problem)
+            if len(found) > 1 and (time := predicted_forest_ps(problem, found)) < WORTH * least:
+                name, parts, least = other, found, time
     if not relays:
         return name, parts
     with suppress(PlanError):

@@ -1,4 +1,9 @@
-"""Several trees at once, each with a part of the tensor: what they put on links, how long that takes; ``striped``."""
+"""Several trees at once, each with a part of the tensor: what they put on links, how long that takes, and which ones.
+
+``striped`` has a tree for each switch next to workers. The other plans are known from the literature: what a block of
+the tensor does in them is a tree, too, whose inner nodes are workers (relays) and, for ``rina``, switches. Their blocks
+travel chunk by chunk, so that no step waits for another one's end.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +13,16 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.problem import Layout, Pair, Problem, TreeLayout, all_paths, link_frames
+from p4reduce.control_plane.plans.problem import (
+    Layout,
+    Pair,
+    Problem,
+    TreeLayout,
+    all_paths,
+    check_forwarding,
+    link_frames,
+)
+from p4reduce.control_plane.plans.ring import least_loaded, shorten
 from p4reduce.control_plane.plans.routes import frame_bytes, frame_time_ps, hops
 from p4reduce.control_plane.plans.trees import finish
 from p4reduce.control_plane.resources import SLOTS
@@ -16,6 +30,8 @@ from p4reduce.topologies.model import Hop
 
 MOST_TREES: Final = 12
 """trees of a job"""
+MOST_BLOCKS: Final = 64
+"""trees of a plan that has one for each worker"""
 STRIPED: Final = "striped"
 MOST_CHUNKS: Final = SLOTS // 2
 """in flight in a tree that has all slots of a switch, two for each"""
@@ -222,6 +238,11 @@ def refuse_one_tree(name: str) -> PlanError:
 # to its root.
 
 
+def striped(problem: Problem) -> list[Part]:
+    """The trees of :func:`stripes`, with equal parts."""
+    return [Part(layout) for layout in stripes(problem)]
+
+
 def stripes(problem: Problem) -> list[TreeLayout]:
     """The trees, at most :data:`MOST_TREES`; one where all workers have the same nearest switch.
 
@@ -244,4 +265,170 @@ def stripes(problem: Problem) -> list[TreeLayout]:
         if not layouts:
             raise PlanError(f"plan {STRIPED}: no tree from {root} connects the workers")
         found.append(min(layouts, key=lambda one: busiest_ps(problem, frames_of(problem, [*found, one]))))
+    return found
+
+
+# Plans whose trees have workers as inner nodes. A block of the tensor goes up a tree as a sum and down as the result.
+
+
+def halving_doubling(problem: Problem) -> list[Part]:
+    """Recursive halving, then doubling: each worker ends up with a block of the sum, and passes it on.
+
+    The first exchange, with half of the tensor, is with a neighbour in the ring's order, so within a rack where racks
+    allow it. So the block of worker b moves from worker r to the one whose number differs in the lowest bit in which r
+    differs from b: a binomial tree. Workers beyond a power of two hand all they have to one before it.
+    Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005, 4.5.
+
+    Raises
+    ------
+    PlanError
+        A server, one worker, or more than :data:`MOST_BLOCKS` workers.
+    """
+    order = _blocks_of(problem, "halving-doubling")
+    size = 1 << (len(order).bit_length() - 1)
+    trees = []
+    for block in range(size):
+        above = {rank: rank ^ ((rank ^ block) & -(rank ^ block)) for rank in range(size) if rank != block}
+        above |= {rank: rank - size for rank in range(size, len(order))}
+        trees.append((order[block], {order[a]: order[b] for a, b in above.items()}))
+    return _paced(problem, trees)
+
+
+def double_binary_tree(problem: Problem) -> list[Part]:
+    """Two binary trees with half of the tensor each; a worker is an inner node in at most one of them.
+
+    Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing
+    35, 2009, 2.2. The second tree is the first one mirrored, or shifted by one where the number of workers is odd.
+
+    Raises
+    ------
+    PlanError
+        A server, one worker, or more than :data:`MOST_BLOCKS` workers.
+    """
+    order = _blocks_of(problem, "double-binary-tree")
+    first = _binary(order)
+    second = _binary(order[::-1] if len(order) % 2 == 0 else (*order[1:], order[0]))
+    return _paced(problem, [first, second])
+
+
+def hierarchical(problem: Problem) -> list[Part]:
+    """A ring in each rack and a ring across racks for each place in a rack, block by block.
+
+    Cho, Finkler, Serrano, Kung and Hunter, "BlueConnect", MLSys 2019, 3. A block is summed up along the hosts of each
+    rack, then along one host of each rack, and goes back the same way. Of a rack with fewer hosts than the largest one
+    some take two places.
+
+    Raises
+    ------
+    PlanError
+        A server, one worker, or more than :data:`MOST_BLOCKS` workers.
+    """
+    order = _blocks_of(problem, "hierarchical")
+    racks: dict[str, list[str]] = {}
+    for worker in order:
+        racks.setdefault(problem.topology.neighbours(worker)[0], []).append(worker)
+    trees = []
+    for place in range(max(map(len, racks.values()))):
+        turned = [hosts[place % len(hosts) :] + hosts[: place % len(hosts)] for hosts in racks.values()]
+        for rotation in range(len(turned)):
+            across = turned[rotation:] + turned[:rotation]
+            above = {a: b for hosts in turned for a, b in pairwise(hosts[::-1])}
+            trees.append(_chain([hosts[0] for hosts in across], above))
+    return _paced(problem, trees)
+
+
+def rina(problem: Problem) -> list[Part]:
+    """A ring whose members are racks, where their switch aggregates, and the other hosts.
+
+    Chen et al., "Rina: Enhancing Ring-AllReduce with In-network Aggregation in Distributed Model Training", ICNP 2024
+    (arXiv 2407.19721), III. The member of a rack is its switch here, as only the hosts' links limit an agent that is a
+    host. A block travels along the ring from one member to the one before it, and back.
+
+    Raises
+    ------
+    PlanError
+        A server, one worker, or more than :data:`MOST_BLOCKS` workers.
+    """
+    order = _blocks_of(problem, "rina")
+    able = {switch.name for switch in problem.topology.switches if switch.capable}
+    above: dict[str, str] = {}
+    members: list[str] = []
+    for worker in order:
+        near = problem.topology.neighbours(worker)[0]
+        if near in able:
+            above[worker] = near
+        if (near if near in able else worker) not in members:
+            members.append(near if near in able else worker)
+    turns = [members[first:] + members[:first] for first in range(len(members))]
+    return _paced(problem, [_chain(turn, above) for turn in turns])
+
+
+def _blocks_of(problem: Problem, name: str) -> tuple[str, ...]:
+    """The workers in the order of the ring."""
+    if problem.server is not None:
+        raise PlanError(f"plan {name}: a job with a server has one tree, to the server; choose steiner")
+    if len(problem.workers) == 1:
+        raise PlanError(f"plan {name}: a job of one worker exchanges no blocks; choose steiner or ring")
+    if len(problem.workers) > MOST_BLOCKS:
+        raise PlanError(
+            f"plan {name}: {len(problem.workers)} workers, and each of up to {MOST_BLOCKS} has a tree; choose ring"
+        )
+    return shorten(problem, tuple(sorted(problem.workers, key=lambda one: problem.topology.node(one).index)))
+
+
+def _chain(names: Sequence[str], above: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The root and the parents of a path, whose middle is the root, with what hangs on it."""
+    middle = len(names) // 2
+    towards = dict(pairwise(names[: middle + 1])) | {a: b for b, a in pairwise(names[middle:])}
+    return names[middle], {**above, **towards}
+
+
+def _binary(order: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The root and the parents of a binary tree over an order whose first, third, fifth … are leaves."""
+    above: dict[str, str] = {}
+
+    def root_of(first: int, end: int) -> int:
+        """Of the part [first, end) of the order: the one that divides it at the largest power of two."""
+        middle = first + (1 << ((end - first).bit_length() - 1)) - 1
+        for a, b in ((first, middle), (middle + 1, end)):
+            if b > a:
+                above[order[root_of(a, b)]] = order[middle]
+        return middle
+
+    return order[root_of(0, len(order))], above
+
+
+def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> list[Part]:
+    """Trees with equal parts that all end at once; as many as there are chunks.
+
+    Edges take paths on which all trees together load links least, or shortest ones where those load links no more, or
+    where switches could not forward the others.
+    """
+    trees = trees[: max(1, problem.chunks)]
+    ways = _spread_paths(problem, [edge for _, above in trees for edge in above.items()])
+    layouts = []
+    for root, above in trees:
+        found = [TreeLayout(root, above)]
+        spread = TreeLayout(root, above, paths={edge: ways[edge] for edge in above.items()})
+        with suppress(PlanError):
+            check_forwarding(all_paths(problem, spread))
+            found.insert(0, spread)
+        layouts.append(found)
+    shortest, chosen = [one[-1] for one in layouts], [one[0] for one in layouts]
+    if busiest_ps(problem, frames_of(problem, shortest)) <= busiest_ps(problem, frames_of(problem, chosen)):
+        chosen = shortest
+    return [
+        Part(layout, 1, pace) for layout, pace in zip(chosen, paces(problem, chosen, [1] * len(chosen)), strict=True)
+    ]
+
+
+def _spread_paths(problem: Problem, edges: Sequence[Pair]) -> dict[Pair, tuple[str, ...]]:
+    """Of each edge, the most used first, the path that adds least to busy links; the same one back."""
+    used: Counter[Hop] = Counter()
+    found: dict[Pair, tuple[str, ...]] = {}
+    for (a, b), count in Counter(tuple(sorted(edge)) for edge in edges).most_common():
+        path = least_loaded(problem, a, b, used)
+        found[a, b], found[b, a] = path, path[::-1]
+        for hop in (*hops(problem.topology, path), *hops(problem.topology, path[::-1])):
+            used[hop] += count
     return found

@@ -6,9 +6,8 @@ from itertools import pairwise, permutations
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.best import BEST, choose
-from p4reduce.control_plane.plans.forest import STRIPED, refuse_one_tree
-from p4reduce.control_plane.plans.packing import PACKING
+from p4reduce.control_plane.plans.best import BEST, FORESTS, choose
+from p4reduce.control_plane.plans.forest import refuse_one_tree
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
 from p4reduce.control_plane.plans.problem import (
     MAX_CHILDREN,
@@ -277,7 +276,7 @@ def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
     """The plan's name, with what was chosen where 'best' chose, and its layout."""
     if request.layout is not None:
         return request.plan, request.layout
-    if request.plan in {STRIPED, PACKING}:
+    if request.plan in FORESTS:
         raise refuse_one_tree(request.plan)
     if request.plan == BEST:
         name, layout = choose(problem)

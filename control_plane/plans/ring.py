@@ -71,13 +71,13 @@ def _spread(problem: Problem, order: tuple[str, ...]) -> Paths:
     used: Counter[tuple[str, int]] = Counter()
     paths: Paths = {}
     for a, b in streams(order):
-        path = _least_loaded(problem, a, b, used)
+        path = least_loaded(problem, a, b, used)
         paths[(a, b)] = path
         used.update(hops(problem.topology, path))
     return paths
 
 
-def _least_loaded(problem: Problem, a: str, b: str, used: Counter[tuple[str, int]]) -> tuple[str, ...]:
+def least_loaded(problem: Problem, a: str, b: str, used: Counter[tuple[str, int]]) -> tuple[str, ...]:
     """Dijkstra with (most seconds a bit on any link, hops) as the length of a path."""
     topology = problem.topology
     queue: list[tuple[float, int, str, tuple[str, ...]]] = [(0.0, 0, a, (a,))]

@@ -12,11 +12,10 @@ import numpy as np
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.plans.best import BEST, fastest
-from p4reduce.control_plane.plans.forest import STRIPED, slots_of_each, stripes
+from p4reduce.control_plane.plans.best import BEST, FORESTS, fastest
 from p4reduce.control_plane.plans.forest import Part as TreePart
+from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.control_plane.plans.make import make_plan
-from p4reduce.control_plane.plans.packing import PACKING, packing
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.control_plane.resources import SLOTS, Resources
 from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried, refuse_narrow
@@ -38,7 +37,7 @@ CONTROL_LATENCY_PS = 1_000_000_000
 MAIN_JOB = 1
 SERVED_JOB = 2
 ALL_TO_ALL_JOB = 3
-FIRST_TREE_JOB = 4
+FIRST_TREE_JOB = 16_384
 """Jobs of the trees of a plan that has several, but for the first, which is the main job."""
 ALL_TO_ALL = -1
 """in the place of a root: a group's job for its all-to-alls"""
@@ -155,7 +154,7 @@ class RunJobs(ABC):
 
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
         plan = self.experiment.plan
-        if plan in {STRIPED, PACKING} or len(self._trees) > 1:  # only sums of the whole group have several trees
+        if plan in FORESTS or len(self._trees) > 1:  # only sums of the whole group have several trees
             plan = "steiner" if any(switch.capable for switch in self.topology.switches) else "ring"
         star = plan == "ring"  # a ring only reduces: everything else goes host to host
         if operation == "broadcast":
@@ -219,7 +218,7 @@ class RunJobs(ABC):
 
     def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
         """A job for each worker of a group, which is its server, and whose workers are the others."""
-        plan = "steiner" if self.experiment.plan in {STRIPED, PACKING, BEST} else self.experiment.plan
+        plan = "steiner" if self.experiment.plan in {*FORESTS, BEST} else self.experiment.plan
         most = slots_of_each(len(workers), self.slots)
         found = []
         for rank, owner in enumerate(workers):
@@ -250,7 +249,7 @@ class RunJobs(ABC):
         """The plan's name and its trees."""
         given = self.experiment
         several = self.may_stripe and given.deadline_ps is None
-        if given.plan not in {STRIPED, PACKING, BEST} or (given.plan == BEST and not several):
+        if given.plan not in {*FORESTS, BEST} or (given.plan == BEST and not several):
             return given.plan, [TreePart(None)]
         if not several:
             raise PlanError(
@@ -260,10 +259,8 @@ class RunJobs(ABC):
         problem = Problem(
             self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements, in_network=narrow
         )
-        if given.plan == STRIPED:
-            return STRIPED, [TreePart(layout) for layout in stripes(problem)]
-        if given.plan == PACKING:
-            return PACKING, packing(problem)
+        if given.plan in FORESTS:
+            return given.plan, FORESTS[given.plan](problem)
         lossy = any(probability > 0 for _, probability in given.faults)  # relays repair losses slowly
         chosen, parts = fastest(problem, relays=not (narrow or lossy))
         return f"{BEST} ({chosen})", parts

@@ -18,8 +18,6 @@ from p4reduce.control_plane.counters import (
     parts_bound,
     plan_bound,
 )
-from p4reduce.control_plane.plans.forest import STRIPED
-from p4reduce.control_plane.plans.packing import PACKING
 from p4reduce.control_plane.plans.routes import hops, on_wire_ps
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
@@ -89,8 +87,9 @@ def result_of(
     plan = observed.jobs[0].plan
     mesh = (len(plan.workers), Operation.ALL_TO_ALL)
     hop = plan_bound(plan, *mesh).hop if plan.mesh else plan_bound(plan, 1).hop
-    if STRIPED in plan.name or PACKING in plan.name:
-        hop = parts_bound([(job.plan, _elements(job)) for job in observed.jobs if job.plan.name == plan.name]).hop
+    trees = [(job.plan, _elements(job)) for job in observed.jobs if job.plan.name == plan.name]
+    if len(trees) > 1:
+        hop = parts_bound(trees).hop
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median
@@ -211,9 +210,8 @@ def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
 
 
 def _elements(job: Job) -> int:
-    """What a job stands for in its plan: its part of what was carried; where parts are equal, a part."""
-    carried = (elements for operation, elements, _ in job.carried if operation is Operation.ALL_REDUCE)
-    return max(1, sum(carried)) if PACKING in job.plan.name else 1
+    """What a job stands for in its plan: its part of what was carried."""
+    return max(1, sum(elements for operation, elements, _ in job.carried if operation is Operation.ALL_REDUCE))
 
 
 def _differences(observed: Observed) -> list[str]:
