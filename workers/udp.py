@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from errno import EAGAIN, ECONNREFUSED, EINTR, ENOBUFS
@@ -591,29 +591,33 @@ class Driver:
         self._thread = threading.Thread(target=self._serve_peers, name="serve", daemon=True)
         self._thread.start()
 
-    def carry_out(self, operation: Post, index: int, *, patience_s: float) -> None:
-        """Post ``operation`` to endpoint ``index`` and drive all endpoints until that one is done or has failed.
+    def carry_out(self, operations: Mapping[int, Post], *, patience_s: float) -> None:
+        """Post an operation to each of these endpoints and drive all until they are done or one has failed.
 
-        Raises what ``Endpoints.post`` raises, ``SilenceError`` when nothing comes in for ``patience_s`` seconds,
-        ``StoppedError`` after :meth:`stop` (then nothing writes to the operation's array any more), and ``OSError``
+        Raises what ``Endpoints.post_all`` raises, ``SilenceError`` when nothing comes in for ``patience_s`` seconds,
+        ``StoppedError`` after :meth:`stop` (then nothing writes to the operations' arrays any more), and ``OSError``
         when the socket fails.
         """
         with self._alone():
-            self._endpoints.post(index, operation)
+            self._endpoints.post_all(list(operations), list(operations.values()))
             heard = time.monotonic()
             seen = self._frames()
-            while self._turn(index, _SLICE_NS) is not Reason.DONE:
-                if self._stop.is_set():
-                    self._retire(index)
-                    raise StoppedError(f"endpoint {index}: the operation was stopped")
-                now = self._frames()
-                if now != seen:
-                    seen, heard = now, time.monotonic()
-                elif time.monotonic() - heard > patience_s:
-                    missing = self._endpoints.oldest_missing(index) & 0xFFFFFFFF
-                    raise SilenceError(
-                        f"nothing came in for {patience_s:g} s; the oldest seq that is missing: {missing}"
-                    )
+            for index in operations:
+                while self._turn(index, _SLICE_NS) is not Reason.DONE:
+                    if self._stop.is_set():
+                        for other in operations:
+                            self._retire(other)
+                        raise StoppedError(f"endpoint {index}: the operation was stopped")
+                    now = self._frames()
+                    if now != seen:
+                        seen, heard = now, time.monotonic()
+                    elif time.monotonic() - heard > patience_s:
+                        missing = self._endpoints.oldest_missing(index) & 0xFFFFFFFF
+                        raise SilenceError(
+                            f"nothing came in for {patience_s:g} s; the oldest seq that is missing: {missing}"
+                        )
+                if self._endpoints.status(index).state is State.FAILED:
+                    return
 
     def stop(self) -> None:
         """Have the operation that is under way, and each one to come, end with ``StoppedError``; from any thread."""

@@ -230,40 +230,10 @@ class RunJobs(ABC):
 
     def _start_trees(self) -> list[Job]:
         """The jobs of the whole group's sums: one, but where the plan has several trees."""
-        name, parts = self._forest()
+        name, parts = trees_of(self.experiment, self.topology, self.workers, several=self.may_stripe)
         self._weights = [part.weight for part in parts]
-        number = [MAIN_JOB, *range(FIRST_TREE_JOB, FIRST_TREE_JOB + len(parts) - 1)]
-        most = slots_of_each(len(parts), self.slots) if len(parts) > 1 else None
-        requests = [
-            replace(
-                self._request(job, name, self.workers, None),
-                layout=part.layout,
-                max_slots=most,
-                pace_ps=part.pace_ps,
-            )
-            for job, part in zip(number, parts, strict=True)
-        ]
+        requests = tree_requests(self._request(MAIN_JOB, name, self.workers, None), parts, self.slots)
         return [self._start_job(request) for request in requests]
-
-    def _forest(self) -> tuple[str, list[TreePart]]:
-        """The plan's name and its trees."""
-        given = self.experiment
-        several = self.may_stripe and given.deadline_ps is None
-        if given.plan not in {*FORESTS, BEST} or (given.plan == BEST and not several):
-            return given.plan, [TreePart(None)]
-        if not several:
-            raise PlanError(
-                f"plan {given.plan} has no deadline, and its group loses and gains no members; choose steiner for those"
-            )
-        narrow = given.lane_bits != WORD_BITS  # hosts add float32, and relays int32
-        problem = Problem(
-            self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements, in_network=narrow
-        )
-        if given.plan in FORESTS:
-            return given.plan, FORESTS[given.plan](problem)
-        lossy = any(probability > 0 for _, probability in given.faults)  # relays repair losses slowly
-        chosen, parts = fastest(problem, relays=not (narrow or lossy))
-        return f"{BEST} ({chosen})", parts
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
         """What a job of this run asks for."""
@@ -312,6 +282,45 @@ class RunJobs(ABC):
         bounds = shares(elements, weights, self.experiment.lanes * (WORD_BITS // bits))
         found = [(tree, slice(a, b)) for tree, (a, b) in zip(trees, bounds, strict=True) if b > a]
         return found or [(job, slice(0, elements))]
+
+
+def trees_of(
+    given: Experiment, topology: Topology, workers: tuple[str, ...], *, several: bool
+) -> tuple[str, list[TreePart]]:
+    """The name of a run's plan and its trees; one without a layout where the plan lays itself out.
+
+    several: whether the run can have several trees at once. Raises `PlanError` where it cannot and the plan has.
+    """
+    several = several and given.deadline_ps is None and given.on_failure == "abort"
+    best = given.plan == BEST and several and given.time != "real"  # the prediction knows no processors
+    if given.plan not in FORESTS and not best:
+        return given.plan, [TreePart(None)]
+    if not several:
+        raise PlanError(
+            f"plan {given.plan} has no deadline, and its group loses and gains no members; choose steiner for those"
+        )
+    narrow = given.lane_bits != WORD_BITS  # hosts add float32, and relays int32
+    problem = Problem(topology, workers, lanes=given.lanes, elements=given.typical_elements, in_network=narrow)
+    if given.plan in FORESTS:
+        return given.plan, FORESTS[given.plan](problem)
+    lossy = any(probability > 0 for _, probability in given.faults)  # relays repair losses slowly
+    chosen, parts = fastest(problem, relays=not (narrow or lossy))
+    return f"{BEST} ({chosen})", parts
+
+
+def tree_requests(request: PlanRequest, parts: Sequence[TreePart], slots: int) -> list[PlanRequest]:
+    """One for each tree: the first as the ``request`` of the main job, the others beside it. slots: of a switch."""
+    most = slots_of_each(len(parts), slots) if len(parts) > 1 else None
+    return [
+        replace(
+            request,
+            job=request.job if number == 0 else FIRST_TREE_JOB + number - 1,
+            layout=part.layout,
+            max_slots=most,
+            pace_ps=part.pace_ps,
+        )
+        for number, part in enumerate(parts)
+    ]
 
 
 SPARE_LEAD: Final = 6

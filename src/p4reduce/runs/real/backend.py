@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, Protocol
@@ -14,6 +15,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
+from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.specs import timing_of
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import Partial, Residuals
@@ -60,6 +62,8 @@ class ProcessSpec(BaseModel):
     endpoints: list[Annotated[EndpointSpec, Discriminator("kind")]]
     jobs: dict[str, int]
     """The job that carries an operation: ``all_reduce``, ``push`` …, and ``broadcast/0`` from rank 0."""
+    trees: list[tuple[int, int]] = []
+    """Where several trees carry an all-reduce: the job and the weight of each."""
     patience_s: float = Field(PATIENCE_S, gt=0)
     quorum: int = Field(1, ge=1)
     """Contributions that are enough, where endpoints are of a job with a deadline."""
@@ -169,8 +173,8 @@ class Carried:
     """The error that every participant got in the place of a result."""
     saturated: int = 0
     """Chunks of it that saturated."""
-    bare: int = 0
-    """Chunks of it that travelled without lanes, since they are zero at all workers."""
+    bare: tuple[int, ...] = ()
+    """Chunks of it that travelled without lanes in each tree, since they are zero at all workers."""
     bits: int = WORD_BITS
     """Of its lanes."""
 
@@ -332,25 +336,36 @@ class RealBackend:
         bits = self._bits(operation, options)
         options = replace(options, lane_bits=bits)
         lost = None if bits == WORD_BITS else np.zeros_like(array)
-        given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=serves, lost=lost)
+        given = {
+            place: part(
+                COLLECTIVES[carried],
+                array[where],
+                iteration,
+                learning_rate,
+                options,
+                serves=serves,
+                lost=None if lost is None else lost[where],
+            )
+            for place, where in self._parts(operation, index, array.size, bits)
+        }
         closes = isinstance(endpoint, WorkerSpec) and endpoint.closes and operation == "all_reduce"
         closes = closes and not (options.words or options.poison)
         if closes or lost is not None:
             self._residuals.add_to(array, options.identity)
         if self.observer is not None:
             self.observer.given(array)
-        before = self._endpoints.status(index)
+        before = [self._endpoints.status(place) for place in given]
         start = time.monotonic_ns()
         closing = None
         if closes:
-            closing = self._close(given, index, array, options)
+            closing = self._close(given[index], index, array, options)
         else:
-            self._carry_out(given, index, options)
+            self._carry_out(given, options)
             if lost is not None:
                 self._residuals.keep_rounding(lost, options.identity)
         self.summed = self.summed if closes else ()
-        status = self._endpoints.status(index)
-        held = status.saturated - before.saturated
+        after = [self._endpoints.status(place) for place in given]
+        held = sum(now.saturated - then.saturated for now, then in zip(after, before, strict=True))
         failed = f"{asked} #{iteration}: a sum of int32 lies beyond int32" if options.words and held else None
         self._note(
             asked,
@@ -360,7 +375,7 @@ class RealBackend:
             closing=closing,
             failed=failed,
             saturated=held,
-            bare=status.bare - before.bare,
+            bare=tuple(now.bare - then.bare for now, then in zip(after, before, strict=True)),
             bits=bits,
         )
         if failed is not None:  # all others are told the same
@@ -414,16 +429,18 @@ class RealBackend:
         """Of the port."""
         return self.port.counts()
 
-    def _carry_out(self, given: Post, index: int, options: Options) -> None:
+    def _carry_out(self, given: Mapping[int, Post], options: Options) -> None:
         """``CollectiveError`` when the network gives up."""
-        name = f"{given.collective.name.lower()} #{given.iteration}: {self._spec.host}"
+        first = next(iter(given.values()))
+        name = f"{first.collective.name.lower()} #{first.iteration}: {self._spec.host}"
         try:
-            self._driver.carry_out(given, index, patience_s=options.patience_s or self._spec.patience_s)
+            self._driver.carry_out(given, patience_s=options.patience_s or self._spec.patience_s)
         except SilenceError as error:
             raise CollectiveError(f"{name}: {error}") from error
-        status = self._endpoints.status(index)
-        if status.state is State.FAILED or status.error is not None:
-            raise CollectiveError(f"{name}: {status.error}")
+        for index in given:
+            status = self._endpoints.status(index)
+            if status.state is State.FAILED or status.error is not None:
+                raise CollectiveError(f"{name}: {status.error}")
 
     def _close(self, given: Post, index: int, array: FloatArray, options: Options) -> Closing:
         """An all-reduce until enough are in each chunk: all know the same counts, and decide alike."""
@@ -432,7 +449,7 @@ class RealBackend:
         while True:
             attempts += 1
             partial = Partial.of(array.size, given.chunk_elements(self._spec.lanes))
-            self._carry_out(replace(given, partial=partial), index, options)
+            self._carry_out({index: replace(given, partial=partial)}, options)
             if partial.counts.min() >= min(self._spec.quorum, self.size):
                 break
             array[:] = inputs
@@ -471,7 +488,7 @@ class RealBackend:
         closing: Closing | None = None,
         failed: str | None = None,
         saturated: int = 0,
-        bare: int = 0,
+        bare: tuple[int, ...] = (),
         bits: int = WORD_BITS,
     ) -> FloatArray:
         """A collective is over; its array."""
@@ -481,6 +498,15 @@ class RealBackend:
             Carried(operation, turn, array.size, start_ns, end, digest, words, closing, failed, saturated, bare, bits)
         )
         return array
+
+    def _parts(self, operation: str, index: int, elements: int, bits: int) -> list[tuple[int, slice]]:
+        """Which endpoints carry an operation, and what of the array each does."""
+        trees = self._spec.trees if operation == "all_reduce" else []
+        if not trees:
+            return [(index, slice(0, elements))]
+        bounds = shares(elements, [weight for _, weight in trees], self._spec.lanes * (WORD_BITS // bits))
+        found = [(self._places[job][0], slice(a, b)) for (job, _), (a, b) in zip(trees, bounds, strict=True) if b > a]
+        return found or [(index, slice(0, elements))]
 
     def _place(self, operation: str, root: int) -> tuple[int, EndpointSpec]:
         name = f"broadcast/{root}" if operation == "broadcast" else operation

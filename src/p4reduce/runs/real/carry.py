@@ -15,19 +15,23 @@ import numpy as np
 
 from p4reduce.base.output import Progress
 from p4reduce.base.records import from_plain, to_json, to_plain
-from p4reduce.control_plane.counters import Operation, SwitchCounters, plan_bound
+from p4reduce.control_plane.counters import Operation, SwitchCounters, parts_bound, plan_bound
 from p4reduce.control_plane.entries import explain_waits
 from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.plans.best import FORESTS
+from p4reduce.control_plane.plans.forest import Part
+from p4reduce.control_plane.resources import SLOTS
 from p4reduce.group.backend import SERVED, FloatArray, as_carried
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import Decision
+from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import check_memory, provenance
-from p4reduce.runs.jobs import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
+from p4reduce.runs.jobs import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB, tree_requests, trees_of
 from p4reduce.runs.real.backend import Carried, Closing, Counts, ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup, is_stopped
@@ -55,6 +59,10 @@ output queue holds: results then find room in it, unless some are sent again. (W
 its way: what waits for a straggler is in no queue, and is to be open at once.)"""
 
 
+LEAST_WINDOW: Final = 8
+"""of each of several trees, which share what is on its way"""
+
+
 @dataclass(frozen=True)
 class Assignment:
     """Who takes part in a run's collective, and in which job."""
@@ -62,11 +70,23 @@ class Assignment:
     workers: tuple[str, ...]
     server: str | None
     """Host of the parameter server, where the collective needs one."""
-    request: PlanRequest
+    requests: tuple[PlanRequest, ...]
+    """One, or one for each tree of the plan."""
+    weights: tuple[int, ...] = (1,)
+    """Of each tree."""
+
+    @property
+    def request(self) -> PlanRequest:
+        """The only one, or the first tree's."""
+        return self.requests[0]
 
     @staticmethod
-    def of(experiment: Experiment, topology: Topology) -> "Assignment":
-        """For one collective of ``experiment``; numbers of jobs as in virtual time. Raises ``ExperimentError``."""
+    def of(experiment: Experiment, topology: Topology, *, several: bool) -> "Assignment":
+        """For one collective of ``experiment``; numbers of jobs as in virtual time.
+
+        several: whether there may be several trees at once. Raises ``ExperimentError``, and ``PlanError`` where a plan
+        has no trees here.
+        """
         workers = worker_hosts(topology, experiment.workers)
         servers = [host.name for host in topology.servers]
         operation = experiment.collective
@@ -91,17 +111,25 @@ class Assignment:
             job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
         narrow = experiment.target == "bmv2" and experiment.deadline_ps is None
         window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if narrow else WINDOW)
+        parts = [Part(None)]
+        if operation != "all_reduce" and plan in FORESTS:  # only sums have several trees
+            plan = "steiner" if any(switch.capable for switch in topology.switches) else "ps"
+        elif operation == "all_reduce":
+            plan, parts = trees_of(experiment, topology, workers, several=several)
         request = PlanRequest(
             plan=plan,
             job=job,
             workers=members,
             server=server,
             lanes=experiment.lanes,
-            window=window,
+            window=max(LEAST_WINDOW, window // len(parts)),
             elements=experiment.typical_elements,
             deadline_ps=experiment.deadline_ps,
         )
-        return Assignment(workers, servers[0] if servers else None, request)
+        requests = tree_requests(request, parts, SLOTS)
+        return Assignment(
+            workers, servers[0] if servers else None, tuple(requests), tuple(part.weight for part in parts)
+        )
 
     def participants(self, job: Job) -> list[str]:
         """Hosts with an endpoint in ``job``: workers in rank order, then the server's."""
@@ -166,6 +194,9 @@ class Moved:
 class RealCluster:
     """The network, switches and workers of one run. Use as a context manager, from the main thread."""
 
+    may_stripe = True
+    """Whether its sums may have several trees at once."""
+
     def __init__(
         self,
         experiment: Experiment,
@@ -187,7 +218,7 @@ class RealCluster:
         self.experiment = experiment
         self.topology = build_topology(experiment)
         self.program = program_of(experiment)
-        self.assignment = Assignment.of(experiment, self.topology)
+        self.assignment = Assignment.of(experiment, self.topology, several=self.may_stripe)
         self.turns = experiment.repeat
         """How many collectives there will be."""
         if experiment.model == "digits":
@@ -212,10 +243,13 @@ class RealCluster:
             progress(f"{experiment.plan}: switches", 0, 1)
             self.target: RealTarget = self._parts.enter_context(self._start_target(capture))
             self.target.controller.check_lane_bits(self.experiment.lane_bits)
-            plan = self.target.controller.start_job(self.assignment.request)
-            if experiment.target == "bmv2":
-                check_growth(plan, experiment.collective)
-            self.job = Job(plan, self.numbers if plan.in_network else None)
+            self.trees: list[Job] = []
+            """The jobs of the run's collective: one, or one for each tree of the plan."""
+            for request in self.assignment.requests:
+                plan = self.target.controller.start_job(request)
+                if experiment.target == "bmv2":
+                    check_growth(plan, experiment.collective)
+                self.trees.append(Job(plan, self.numbers if plan.in_network else None))
             self.plan_in_use: Callable[[], Plan] = lambda: self.job.plan
             """Whoever looks on may ask at any time."""
             progress(f"{experiment.plan}: workers", 0, 1)
@@ -225,6 +259,15 @@ class RealCluster:
         except BaseException:
             self._parts.close()
             raise
+
+    @property
+    def job(self) -> Job:
+        """The only tree's job, or the first one's."""
+        return self.trees[0]
+
+    @job.setter
+    def job(self, job: Job) -> None:
+        self.trees[0] = job
 
     @property
     def hosts(self) -> list[str]:
@@ -280,9 +323,13 @@ class RealCluster:
         done_as = as_carried(operation, ring=bool(self.job.plan.ring))
         after = self._totals()
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
+        bounds = shares(elements, self.assignment.weights, self.experiment.lanes * (WORD_BITS // bits))
+        parts = [(tree, b - a) for tree, (a, b) in zip(self.trees, bounds, strict=True) if b > a]
         for _ in range(self.moved.note_closing(turn, [one.closing for one in members])):
-            self.job.note(done_as, elements, bits=bits)
-        self.job.bare += members[0].bare
+            for tree, count in parts:
+                tree.note(done_as, count, bits=bits)
+        for (tree, _), bare in zip(parts, members[0].bare, strict=False):
+            tree.bare += bare
         largest, bound = None, None
         # From then on sums lack something, or have what was left out of others, or what rounding lost of them.
         feeds = bits != WORD_BITS and turn > 0 and self.experiment.model == "tensor"
@@ -299,13 +346,21 @@ class RealCluster:
                 start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
                 done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
                 communication_ps=max(one.end_ns - one.start_ns for one in members) * PS_PER_NS,
-                bound_ps=plan_bound(self.job.plan, words_of(elements, bits), Operation(done_as)).time_ps,
+                bound_ps=self._bound_ps(parts, Operation(done_as), bits),
                 resends=after[0] - before[0],
                 saturated=after[1] - before[1],
                 max_error=largest,
                 error_bound=bound,
             )
         )
+
+    @staticmethod
+    def _bound_ps(parts: Sequence[tuple[Job, int]], operation: Operation, bits: int) -> int:
+        """Of these trees and how many elements each carries."""
+        [(job, elements), *others] = parts
+        if others:
+            return parts_bound([(tree.plan, words_of(count, bits)) for tree, count in parts]).time_ps
+        return plan_bound(job.plan, words_of(elements, bits), operation).time_ps
 
     def settle(self) -> dict[str, Counts]:
         """Wait until nothing moves any more; what the workers then say of themselves."""
@@ -359,13 +414,20 @@ class RealCluster:
         made = endpoint_specs(
             plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
         )
+        if on_bmv2 and plan.relays and 4 * plan.lanes > GROWTH_BYTES:
+            raise ExperimentError(
+                f"lanes: {plan.lanes}; with plan {plan.name} workers add inside of trees, and on BMv2 frames have at "
+                f"most {GROWTH_BYTES // 4} lanes then: choose --lanes 64"
+            )
         if not on_bmv2:
             return dict(made)
         most = QUEUE_FRAMES if self.experiment.window is None else None
         return {host: for_bmv2(spec, growth=GROWTH_BYTES, most=most) for host, spec in made}
 
     def _start_workers(self) -> WorkerGroup:
-        endpoints = self.endpoints(self.job.plan)
+        endpoints = [self.endpoints(tree.plan) for tree in self.trees]
+        several = len(self.trees) > 1
+        trees = list(zip((tree.plan.job for tree in self.trees), self.assignment.weights, strict=True))
         operation = self.experiment.collective
         jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
         commands = {}
@@ -376,8 +438,9 @@ class RealCluster:
                 size=len(self.assignment.workers),
                 seed=self.experiment.seed,
                 socket=self.wires.socket(host),
-                endpoints=[endpoints[host]],
+                endpoints=[of_tree[host] for of_tree in endpoints],
                 jobs=jobs,
+                trees=trees if several else [],
                 quorum=self.experiment.quorum or 1,
                 lane_bits=self.experiment.lane_bits,
                 records=str(self.records_of(host)),
@@ -394,9 +457,10 @@ class RealCluster:
     # --- of one collective
 
     def _totals(self) -> tuple[int, int]:
-        """Resends of all endpoints, and the most saturated chunks of one."""
-        found = [one for counts in self._counts().values() for one in counts.endpoints.values()]
-        return sum(one.resends for one in found), max(one.saturated for one in found)
+        """Resends of all endpoints, and the most saturated chunks of a host."""
+        found = [counts.endpoints.values() for counts in self._counts().values()]
+        held = max(sum(one.saturated for one in every) for every in found)
+        return sum(one.resends for every in found for one in every), held
 
     def _same_bytes(self, hashes: dict[str, str], turn: int) -> None:
         if self.experiment.collective == "push":
@@ -443,14 +507,15 @@ class RealCluster:
             answer = self.group.answers([host], "status", time.monotonic() + SETTLE_S)[host]
         except ClusterError:
             return ""  # what it gave up for has been said
-        endpoints = from_plain(Counts, answer, f"{host}: status").endpoints.values()
-        seqs = [one.failed_seq for one in endpoints if one.failed_seq is not None]
-        if not seqs:
-            return ""
-        last = [one.waiting for one in endpoints if one.waiting is not None]
-        waits = {host: last[0]} if last else {}
-        told = [f"switches told: {line}" for line in explain_waits(self.job.plan, waits)]
-        return "\n" + "\n".join([self.target.controller.who_is_missing(self.job.plan, seqs[0]), *told])
+        found = from_plain(Counts, answer, f"{host}: status").endpoints
+        lines = []
+        for tree in self.trees:
+            one = found.get(str(tree.plan.job))
+            if one is not None and one.failed_seq is not None:
+                waits = {} if one.waiting is None else {host: one.waiting}
+                lines.append(self.target.controller.who_is_missing(tree.plan, one.failed_seq))
+                lines += [f"switches told: {line}" for line in explain_waits(tree.plan, waits)]
+        return "\n" + "\n".join(lines) if lines else ""
 
 
 def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
@@ -487,7 +552,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     links = _links(cluster, answers, counters)
     observed = Observed(
         topology=cluster.topology,
-        jobs=[cluster.job],
+        jobs=cluster.trees,
         links=links,
         incidents=cluster.incidents(),
         counters=counters,

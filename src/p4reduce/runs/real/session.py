@@ -151,6 +151,8 @@ WATCH_EVERY_S: Final = 0.05
 class ScriptCluster(RealCluster):
     """A run whose workers are a user's scripts. Use as a context manager, from the main thread."""
 
+    may_stripe = False
+
     def __init__(self, experiment: Any, folder: Path, name: str, say: Say, script: Mapping[str, Any]) -> None:
         """As of ``RealCluster``; ``say`` gets the script's lines.
 
@@ -281,7 +283,7 @@ class ScriptCluster(RealCluster):
             carried = "barrier" if first.operation == "barrier" and not self.job.plan.ring else "all_reduce"
             for _ in range(self.moved.note_closing(turn, [one.closing for one in every])):
                 self.job.note(carried, first.elements, words=first.words, bits=first.bits)
-            self.job.bare += first.bare
+            self.job.bare += sum(first.bare)
             words = words_of(first.elements, first.bits)
             start, done = min(one.start_ns for one in every), max(one.end_ns for one in every)
             self.moved.busy_ns += done - start

@@ -34,7 +34,12 @@ def carried_out(experiment, folder, progress=quiet):
 
 @pytest.mark.parametrize(
     ("plan", "faults", "width"),
-    [("steiner", FAULTS, {}), ("ring", {}, {}), ("steiner", FAULTS, {"lane_bits": 8, "coarse": True})],
+    [
+        ("steiner", FAULTS, {}),
+        ("ring", {}, {}),
+        ("steiner", FAULTS, {"lane_bits": 8, "coarse": True}),
+        ("halving-doubling", FAULTS, {}),
+    ],
 )
 def test_sums_over_datagrams_equal_those_of_virtual_time(plan, faults, width, tmp_path):
     real = carried_out(Experiment(**SMALL, **width, plan=plan, faults=faults), tmp_path)

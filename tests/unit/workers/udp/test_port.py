@@ -71,7 +71,7 @@ def together(hosts: list[Host], operations: list[Post]) -> None:
     def carry_out(host: Host, operation: Post) -> None:
         try:
             assert host.driver is not None
-            host.driver.carry_out(operation, 0, patience_s=PATIENCE_S)
+            host.driver.carry_out({0: operation}, patience_s=PATIENCE_S)
         except BaseException as error:
             errors.append(error)
 
@@ -262,7 +262,7 @@ def test_silence_names_what_is_missing(stack: ExitStack) -> None:
     assert driver is not None
     array = np.ones(100, np.float32)
     with pytest.raises(SilenceError, match=r"nothing came in for 0\.2 s; the oldest seq that is missing: 0"):
-        driver.carry_out(Post(Collective.ALL_REDUCE, array, array), 0, patience_s=0.2)
+        driver.carry_out({0: Post(Collective.ALL_REDUCE, array, array)}, patience_s=0.2)
     assert hosts[0].endpoints.status(0).state is State.ACTIVE
 
 
