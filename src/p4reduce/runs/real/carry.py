@@ -18,7 +18,7 @@ from p4reduce.base.records import from_plain, to_json, to_plain
 from p4reduce.control_plane.counters import Operation, SwitchCounters, parts_bound, plan_bound
 from p4reduce.control_plane.entries import explain_waits
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.plans.best import FORESTS
+from p4reduce.control_plane.plans.best import BEST, FORESTS
 from p4reduce.control_plane.plans.forest import Part
 from p4reduce.control_plane.resources import SLOTS
 from p4reduce.group.backend import SERVED, FloatArray, as_carried
@@ -566,7 +566,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     found = result_of(observed, moved.records, digest, moved.steps)
     network = replace(
         found,
-        plan=given.plan,
+        plan=found.plan if given.plan == BEST else given.plan,
         membership=list(cluster.decisions),
         closed=moved.closed,
         left_out=moved.left_out.records(),

@@ -28,7 +28,8 @@ def test_sums_between_namespaces_equal_those_of_virtual_time():
     virtual = run_experiment(Experiment(**TWO_LEVELS))
     assert real.network.result_sha256 == virtual.network.result_sha256
     assert real.network.prediction_differences == []
-    assert told[-1] == ("steiner: all_reduce", 2, 2)
+    assert told[-1] == ("best: all_reduce", 2, 2)
+    assert real.network.plan == "best (steiner)"
     assert all_runs() == []
 
 

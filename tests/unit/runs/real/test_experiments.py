@@ -91,8 +91,8 @@ def test_hosts_on_udp_links_keep_to_the_rate():
 
 def test_bmv2_gets_windows_that_its_queues_hold():
     topology = load("star:hosts=2")
-    assert Assignment.of(Experiment(target="bmv2"), topology).request.window == QUEUE_FRAMES < WINDOW
-    assert Assignment.of(Experiment(target="bmv2", window=100), topology).request.window == 100
+    assert Assignment.of(Experiment(target="bmv2"), topology, several=True).request.window == QUEUE_FRAMES < WINDOW
+    assert Assignment.of(Experiment(target="bmv2", window=100), topology, several=True).request.window == 100
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_bmv2_is_not_asked_for_packets_that_grow_too_long(plan, collective, lane
 
 def test_who_takes_part():
     topology = load("leaf-spine:leaves=2,spines=1,hosts=2,servers=1")
-    plain = Assignment.of(Experiment(workers=3), topology)
+    plain = Assignment.of(Experiment(workers=3), topology, several=True)
     assert (plain.request.server, plain.request.window, len(plain.request.workers)) == (None, WINDOW, 3)
-    served = Assignment.of(Experiment(collective="push_pull", plan="ring", window=4), topology)
+    served = Assignment.of(Experiment(collective="push_pull", plan="ring", window=4), topology, several=True)
     assert (served.request.plan, served.request.server, served.request.window) == ("ps", topology.servers[0].name, 4)
-    spread = Assignment.of(Experiment(collective="broadcast"), topology)
+    spread = Assignment.of(Experiment(collective="broadcast"), topology, several=True)
     assert spread.request.server == spread.workers[0]
     assert spread.request.workers == spread.workers[1:]
     assert [spread.rank(host) for host in (*spread.workers, topology.servers[0].name)] == [0, 1, 2, 3, 4]
