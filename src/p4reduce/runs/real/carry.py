@@ -122,7 +122,7 @@ class Assignment:
             workers=members,
             server=server,
             lanes=experiment.lanes,
-            window=max(LEAST_WINDOW, window // len(parts)),
+            window=window if len(parts) == 1 else max(LEAST_WINDOW, window // len(parts)),
             elements=experiment.typical_elements,
             deadline_ps=experiment.deadline_ps,
         )
