@@ -56,8 +56,9 @@ class Experiment(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     topology: Topology = "leaf-spine-8"
-    plan: Annotated[str, Flag("Plan: steiner, mst, spt and striped sum in switches, ring and ps in hosts, packing in "
-            "both; best is the fastest of them.", "-p", panel=NETWORK)] = "best"  # fmt: skip
+    plan: Annotated[str, Flag("Plan: steiner, mst, spt, exact and striped sum in switches; ring, ps, hierarchical, "
+            "halving-doubling and double-binary-tree in hosts; packing and rina in both. best is the fastest of them.",
+            "-p", panel=NETWORK)] = "best"  # fmt: skip
     workers: Annotated[int | None, Flag("Number of hosts that take part, in the order of the topology.", "-n",
             panel=NETWORK, default="all that are not servers")] = Field(None, ge=1)  # fmt: skip
     rate: Annotated[str | None, Flag("Rate of every link in bit/s, as in 100G.", panel=NETWORK,

@@ -18,6 +18,7 @@ from p4reduce.control_plane.counters import (
     parts_bound,
     plan_bound,
 )
+from p4reduce.control_plane.plans.best import FORESTS
 from p4reduce.control_plane.plans.routes import hops, on_wire_ps
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
@@ -87,9 +88,8 @@ def result_of(
     plan = observed.jobs[0].plan
     mesh = (len(plan.workers), Operation.ALL_TO_ALL)
     hop = plan_bound(plan, *mesh).hop if plan.mesh else plan_bound(plan, 1).hop
-    trees = [(job.plan, _elements(job)) for job in observed.jobs if job.plan.name == plan.name]
-    if len(trees) > 1:
-        hop = parts_bound(trees).hop
+    if any(name in plan.name for name in FORESTS):
+        hop = parts_bound([(job.plan, _elements(job)) for job in observed.jobs if job.plan.name == plan.name]).hop
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median
