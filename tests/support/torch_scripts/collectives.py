@@ -40,6 +40,16 @@ for op, wanted in ((dist.ReduceOp.AVG, total / size), (dist.ReduceOp.MIN, 0), (d
 given = torch.full((4,), float(rank + 1))
 dist.all_reduce(given, op=dist.ReduceOp.PRODUCT)
 check(given, float(torch.arange(1, size + 1).prod()), "PRODUCT")
+for kind in (torch.float32, torch.bfloat16, torch.float64):
+    rows = torch.tensor([[rank, 40, rank]])  # twice the same: not coalesced
+    given = torch.sparse_coo_tensor(rows, torch.ones(3, 8, dtype=kind), (60, 8))
+    dist.all_reduce(given)
+    wanted = torch.zeros(60, 8)
+    wanted[:size] = 2
+    wanted[40] = size
+    check(given.to_dense(), wanted, f"all_reduce of a sparse tensor, {kind}")
+    if not given.is_sparse or given.coalesce().indices().tolist() != [[*range(size), 40]]:
+        sys.exit(f"rank {rank}: a sparse sum has the rows {given.coalesce().indices().tolist()}")
 several = [torch.full((1000 * (k + 1),), float(rank + k)) for k in range(4)]
 works = [dist.all_reduce(one, async_op=True) for one in several]
 futures = [work.get_future() for work in works]

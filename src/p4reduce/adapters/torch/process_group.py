@@ -46,6 +46,24 @@ def is_carried(tensors: Sequence[torch.Tensor]) -> bool:
     )
 
 
+MOST_SPARSE: Final = 1 << 26
+"""elements of a sparse tensor's shape up to which switches add it: each rank holds it densely meanwhile"""
+
+
+def is_sparse_sum(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the switches add up one sparse tensor of floats, of coordinates (COO), such as an embedding's gradient.
+
+    Only its shape and type decide, since all ranks have to decide alike and the number of coordinates differs.
+    """
+    return (
+        len(tensors) == 1
+        and tensors[0].layout is torch.sparse_coo
+        and tensors[0].device.type == "cpu"
+        and tensors[0].dtype in FLOATS
+        and 0 < tensors[0].numel() <= MOST_SPARSE
+    )
+
+
 def array_of(tensor: torch.Tensor) -> NDArray[Any]:
     """Its numbers as a flat array for a sum: its own memory if that is possible, else a copy."""
     flat = tensor.detach()
@@ -363,6 +381,8 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
         """SUM and AVG of float32, bf16, fp16 and SUM of int32 over the switches; the rest by gloo."""
         tensors, opts = _normal(tensors, opts, dist.AllreduceOptions)
+        if is_sparse_sum(tensors) and _is_sum(opts.reduceOp, tensors):
+            return self._summed_sparse(tensors[0], opts.reduceOp)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
             return self._gloo.allreduce(tensors, opts)
         return self._summed(tensors, opts.reduceOp)
@@ -506,6 +526,22 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             parts(array, tensors)
 
         return self._work([handle], tensors, finish)
+
+    def _summed_sparse(self, tensor: torch.Tensor, op: Any) -> dist.Work:
+        """Densely: a chunk that is zero at all ranks crosses the network without lanes.
+
+        The result has the coordinates of what is not zero in the sum.
+        """
+        dense = tensor.detach().to_dense()
+
+        def finish() -> None:
+            self._average(array, op)
+            put(dense.reshape(-1), array)
+            with torch.no_grad():
+                tensor.copy_(dense.to_sparse(tensor.sparse_dim()))
+
+        array = array_of(dense)
+        return self._work([self._sum(array)], [tensor], finish)
 
     def _scattered(
         self, array: NDArray[Any], begin: int, output: torch.Tensor, op: Any, *, equal: bool = True
