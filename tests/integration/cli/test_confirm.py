@@ -34,7 +34,7 @@ def test_a_collective_is_confirmed(tmp_path):
 
 @pytest.fixture(scope="module")
 def tensor():
-    return run_experiment(Experiment(topology="star:hosts=2", lanes=64, elements=500))
+    return run_experiment(Experiment(topology="star:hosts=2", lanes=64, elements=500, plan="steiner"))
 
 
 @pytest.fixture(scope="module")

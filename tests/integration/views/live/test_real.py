@@ -55,7 +55,7 @@ def test_a_launch_in_real_time_is_seen_while_it_goes_on_and_afterwards(script, t
     process, port, token = started(*LAUNCH, "--live", "--out", str(out), str(script), str(stop))
     moving = until(port, token, lambda view: len(view["workers"]) == 2 and sum(r[1] or 0 for r in view["links"]) > 0)
     scene = ask(port, token, "/api/scene")
-    assert [(job["plan"], job["switches"]) for job in scene["jobs"]] == [("steiner", ["s1"])]
+    assert [(job["plan"], job["switches"]) for job in scene["jobs"]] == [("best (steiner)", ["s1"])]
     by_link = {(one["from"], one["to"]): row for one, row in zip(scene["links"], moving["links"], strict=True)}
     assert set(by_link) == {("h1", "s1"), ("s1", "h1"), ("h2", "s1"), ("s1", "h2")}
     assert all(row[0] > 0 for row in by_link.values())

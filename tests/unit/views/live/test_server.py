@@ -175,7 +175,7 @@ def test_the_scene_has_the_network_the_tree_and_a_drawing(ended):
     scene = ended.ask("scene")
     assert {node["name"] for node in scene["nodes"]} >= {"h1", "h2", "h3", "server1"}
     (job,) = scene["jobs"]
-    assert job["plan"] == "steiner"
+    assert job["plan"] == "best (steiner)"
     assert [row["kind"] for row in job["tree"]].count("worker") == 3
     assert len(scene["links"]) == 8
     assert scene["svg"].count("data-from") == 8
