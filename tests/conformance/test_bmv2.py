@@ -84,6 +84,20 @@ def test_every_plan_gives_the_bytes_of_virtual_time(plan, faults, target):
 
 
 @pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
+@pytest.mark.parametrize("plan", ["packing", "striped", "rina", "hierarchical", "halving-doubling", "double-binary-tree"])
+def test_plans_of_several_trees_give_the_bytes_of_virtual_time(plan, faults):
+    """One leaf of two aggregates: some of these plans add up in it, and all but ``striped`` at hosts, too."""
+    partial = "leaf-spine:leaves=2,spines=2,hosts=2,capable=leaf1"
+    real = run_real(experiment(partial, plan, 64, target="bmv2", time="real", faults=faults))
+    as_in_virtual_time(real, in_virtual_time(partial, plan, 64))
+
+
+def test_wide_frames_of_relays_are_refused_on_bmv2():
+    with pytest.raises(ExperimentError, match="lanes: 256; with plan packing workers add inside of trees"):
+        run_real(experiment("star:hosts=3,capable=none", "packing", 256, target="bmv2"))
+
+
+@pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
 @pytest.mark.parametrize("plan", ["steiner", "ps"])
 @pytest.mark.parametrize("collective", ["push", "pull", "push_pull", "broadcast"])
 def test_every_collective_gives_the_bytes_of_virtual_time(collective, plan, faults):
