@@ -386,6 +386,8 @@ class Span:
     start_ps: int
     end_ps: int
     elements: int = 0
+    label: str = ""
+    """What a time-line shows, where that is not its name."""
 
 
 @dataclass
