@@ -117,7 +117,7 @@ class _Ways:
         wanted, size = meeting.communication, len(meeting.members)
         workers = tuple(self._jobs.workers[rank] for rank in meeting.members)
         operation, elements, options, root = wanted.operation, wanted.elements, PLAIN, 0
-        if operation == "send":
+        if meeting.is_message:
             return Way(self._jobs.message_parts(workers[0], workers[1], elements), "pull", WORDS, elements)
         if operation == "reduce":
             operation = "all_reduce"  # no plan leaves the others out
@@ -242,7 +242,7 @@ class _Numbers:
     @staticmethod
     def _root(meeting: Meeting) -> int:
         wanted = meeting.communication
-        return meeting.members[0] if wanted.operation == "send" else wanted.peer
+        return meeting.members[0] if meeting.is_message else wanted.peer
 
     @staticmethod
     def _block(way: Way, meeting: Meeting, rank: int) -> slice:
@@ -262,6 +262,30 @@ def _holds(array: FloatArray, period: FloatArray, begin: int = 0) -> bool:
     return bool(
         (array[:whole].reshape(-1, PERIOD) == period).all() and (array[whole:] == period[: len(array) - whole]).all()
     )
+
+
+class _Messages:
+    """Which messages of each pair of ranks wait for the one before: a pair's job carries one at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, deque[int]] = {}
+
+    def may_begin(self, way: Way, number: int) -> bool:
+        """Whether a message whose ends are there begins now; else it does when `ended` says so."""
+        job = way.parts[0][0].plan.job
+        if job in self._waiting:
+            self._waiting[job].append(number)
+            return False
+        self._waiting[job] = deque()
+        return True
+
+    def ended(self, way: Way) -> int | None:
+        """A message is over; the one that begins now."""
+        job = way.parts[0][0].plan.job
+        if self._waiting[job]:
+            return self._waiting[job].popleft()
+        del self._waiting[job]
+        return None
 
 
 class PacketStage(Carrier):
@@ -288,6 +312,8 @@ class PacketStage(Carrier):
         self._left: dict[int, int] = {}
         self._own_ps: dict[int, int] = defaultdict(int)
         self._serving: dict[int, deque[Post]] = {}
+        self._messages = _Messages()
+        self._held: dict[int, list[tuple[int, Done]]] = defaultdict(list)
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
         return _fewer_slots(super()._request(number, plan, workers, server), self._groups, self.slots)
@@ -318,7 +344,21 @@ class PacketStage(Carrier):
         if not arrived:
             self._serve(number)
         arrived[rank] = now
-        host, arrays, left, last = self.workers[rank], self._numbers.arrays(number, rank), [len(way.parts)], [now]
+        if not self._ways.workload.meetings[number].is_message:
+            self._give(number, rank, done)
+            return
+        self._held[number].append((rank, done))
+        if len(arrived) > 1 and self._messages.may_begin(way, number):
+            self._post_message(number)
+
+    def _post_message(self, number: int) -> None:
+        """Both ends of a message are there, and the pair's one before is over."""
+        for rank, done in self._held.pop(number):
+            self._give(number, rank, done)
+
+    def _give(self, number: int, rank: int, done: Done) -> None:
+        way, host, arrays = self._ways.of[number], self.workers[rank], self._numbers.arrays(number, rank)
+        left, last = [len(way.parts)], [self.now]
 
         def one_done(done_ps: int) -> None:
             left[0] -= 1
@@ -365,6 +405,8 @@ class PacketStage(Carrier):
             start_ps = min(arrived.values())
             self.records.append(self._ways.record(number, start_ps, done_ps, self._own_ps.pop(number)))
             del self._arrived[number], self._left[number]
+            if meeting.is_message and (following := self._messages.ended(self._ways.of[number])) is not None:
+                self._post_message(following)
 
 
 class FlowStage(FlowCarrier):
@@ -383,6 +425,7 @@ class FlowStage(FlowCarrier):
         self._calls: list[tuple[int, int, Callable[[], None]]] = []
         self._arrived: dict[int, dict[int, tuple[int, Done]]] = defaultdict(dict)
         self._under_way: dict[int, Transfer] = {}
+        self._messages = _Messages()
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
         return _fewer_slots(super()._request(number, plan, workers, server), self._groups, self.slots)
@@ -404,8 +447,15 @@ class FlowStage(FlowCarrier):
             return
         if not way.parts:
             self.at(now, lambda: self._end(number))
-            return
-        self._under_way[number] = self.network.begin(way.shares, Operation(way.carried), words=way.adds_words)
+        elif not self._ways.workload.meetings[number].is_message or self._messages.may_begin(way, number):
+            self._begin(number)
+
+    def _begin(self, number: int) -> None:
+        way = self._ways.of[number]
+        try:
+            self._under_way[number] = self.network.begin(way.shares, Operation(way.carried), words=way.adds_words)
+        except PlanError as error:
+            raise PlanError(f"{self._ways.workload.where(number)}: {error}; choose --time virtual") from None
 
     def play(self, check: Callable[[], None]) -> None:
         """Until nothing is left to do. ``ClusterError`` where nothing moves any more."""
@@ -426,6 +476,10 @@ class FlowStage(FlowCarrier):
         start_ps = min(came for came, _ in arrived.values())
         if self._ways.of[number].parts:
             self.records.append(self._ways.record(number, start_ps, now, now - start_ps))
+        if self._ways.workload.meetings[number].is_message:
+            following = self._messages.ended(self._ways.of[number])
+            if following is not None:
+                self._begin(following)
         for _, done in arrived.values():
             done(now)
 
@@ -484,7 +538,7 @@ class _Player:
         assert wanted is not None  # noqa: S101
         number = self._workload.of_node[rank][at]
         members = self._workload.meetings[number].members
-        if wanted.operation in {"send", "recv"}:
+        if self._workload.meetings[number].is_message:
             row = f" [with rank {wanted.peer}]"
         else:
             row = "" if len(members) == len(self._workload.ranks) else f" [{','.join(map(str, members))}]"

@@ -244,11 +244,12 @@ def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
         root[number] = number if thread or parent not in root else root[parent]
         on_device = one.get("cat") is not None
         about = {str(entry.get("name")): entry.get("value") for entry in _list(one, "attrs")} if "attrs" in one else {}
-        row = ("stream", one.get("stream", 0)) if on_device else ("thread", root[number])
+        row = ("stream", str(one.get("stream", 0))) if on_device else ("thread", root[number])
         after = [last[row]] if row in last else []
         after += [parent] if parent in by_number and on_device else []
-        for entry in (one.get("inter_thread_dep"), *(one.get("sync_dep") or ())):
-            after += [entry] if entry is not None else []
+        for name in ("inter_thread_dep", "sync_dep"):
+            found = one.get(name)
+            after += found if isinstance(found, list) else [found] if found is not None else []
         last[row] = number
         name, kind = str(one.get("name", "")), COMPUTE
         about["is_cpu_op"] = not on_device
@@ -264,7 +265,8 @@ def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
             about |= {"pg_name": str(one.get("pg_name", about.get("pg_name", "")) or "")}
         duration = 0 if "Optimizer.step" in name else one.get("exclusive_dur") or 0
         inputs = one.get("inputs")
-        yield _Raw(number, name, kind, after, duration, about, (inputs or {}).get("values", ""))
+        values = inputs.get("values", "") if isinstance(inputs, dict) else ""
+        yield _Raw(number, name, kind, after, duration, about, values)
         stack += sorted(children[number], reverse=True)
     if len(root) < len(nodes):
         lost = next(number for number in by_number if number not in root)
@@ -296,9 +298,11 @@ def _whole(value: Any, name: str, most: int = (1 << 64) - 1) -> int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise _Malformed(f"{name}: {one_line(repr(value), 40)} is no whole number")
-    if not 0 <= value <= most:
-        raise _Malformed(f"{name}: {value:.6g} is not between 0 and {most:.6g}" if abs(value) > most else
-                         f"{name}: {value} is below 0")  # fmt: skip
+    if value < 0:
+        raise _Malformed(f"{name}: {one_line(str(value), 40)} is below 0")
+    if value > most:
+        shown = f"{value:.6g}" if value.bit_length() < 1000 else f"a number of {value.bit_length()} bits"
+        raise _Malformed(f"{name}: {shown} is not between 0 and {most:.6g}")
     return value
 
 

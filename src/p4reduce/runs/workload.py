@@ -32,7 +32,7 @@ class Communication:
     """Of the rank's input."""
     group: str = ""
     """Name of the process group; empty: all ranks."""
-    peer: int = -1
+    peer: int = 0
     """Rank that a message goes to or comes from; of a broadcast or reduce its root."""
     tag: int = 0
 
@@ -81,6 +81,11 @@ class Meeting:
     nodes: Mapping[int, int]
     """Index into the rank's nodes."""
 
+    @property
+    def is_message(self) -> bool:
+        """From the first member to the second; both of them have to be there before it begins."""
+        return self.communication.operation == "send"
+
 
 @dataclass
 class Workload:
@@ -109,7 +114,7 @@ class Workload:
     @property
     def groups(self) -> int:
         """Groups of ranks that have collectives of their own."""
-        return len({one.members for one in self.meetings if one.communication.operation != "send"})
+        return len({one.members for one in self.meetings if not one.is_message})
 
     def where(self, meeting: int, rank: int | None = None) -> str:
         """A rank's node of a meeting, for messages; None: that of its first rank."""
