@@ -12,12 +12,16 @@ import gzip
 import json
 import re
 import struct
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from p4reduce.group.backend import COMPUTE as COMPUTED
+from p4reduce.group.backend import Span, Told, Wait
 from p4reduce.runs.workload import Communication, Node, Rank, TraceError, Workload, check
 from p4switch.base.safe_yaml import one_line
 from p4switch.base.values import PS_PER_US
@@ -551,3 +555,97 @@ def _written(node: Node) -> bytes:
         octets += _about("comm_dst" if kind == SEND else "comm_src", 7, found.peer) + _about("comm_tag", 7, found.tag)
     octets += _about("comm_size", 9, found.octets) if found.operation != "barrier" else b""
     return octets + (_about("pg_name", 29, found.group) if found.group else b"")
+
+
+# What ranks of `p4reduce launch` did, as traces.
+#
+# A rank's script is one thread: what it called follows on what it computed before, and on what it waited for. How long
+# it waited is not in the trace, since that depends on the network.
+
+
+_UNKNOWN: Final = frozenset({"push", "pull", "push_pull"})
+
+
+def recorded(told: Sequence[tuple[tuple[int, ...], Sequence[Told]]], computed: Iterable[Span], size: int) -> list[Rank]:
+    """The traces of ``size`` ranks. ``told``: of each group its ranks and what each of them did; the first has all.
+
+    Raises `TraceError` for what a trace has no node for.
+    """
+    names = {ranks: str(number) for number, (ranks, _) in reversed(list(enumerate(told)))}
+    groups = {name: ranks for ranks, name in names.items()}
+    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for span in computed:
+        if span.name == COMPUTED:
+            spans[span.rank].append((span.start_ps, span.end_ps))
+    found = []
+    for rank in range(size):
+        story = _Story(spans[rank])
+        for ranks, members in told:
+            if rank in ranks:
+                story.add(members[ranks.index(rank)], names[ranks], ranks)
+        found.append(Rank(f"rank {rank}", story.nodes(), groups))
+    return found
+
+
+class _Story:
+    """What one rank did, in order of its clock."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self._spans = spans
+        self._events: list[tuple[int, int, int, Communication | Wait]] = []
+        self._done: dict[int, list[int]] = defaultdict(list)  # events by when they were done
+        self._messages: dict[tuple[str, int], int] = {}
+
+    def add(self, told: Told, group: str, ranks: Sequence[int]) -> None:
+        """What it did in one of its groups."""
+        for call in told.calls:
+            if call.operation in _UNKNOWN:
+                raise TraceError(f"--record: a trace has no node for {call.operation}, which needs a parameter server")
+            octets = 0 if call.operation == "barrier" else 4 * call.elements
+            octets //= len(ranks) if call.operation == "all_gather" else 1
+            root = ranks[call.root] if call.operation == "broadcast" else 0
+            self._done[call.done_ps].append(len(self._events))
+            self._add(call.called_ps, 1, Communication(call.operation, octets, group, root))
+        for number, one in enumerate(told.messages):
+            self._messages[group, number] = len(self._events)
+            self._add(
+                one.at_ps, 1, Communication("send" if one.sends else "recv", one.octets, group, one.peer, one.tag)
+            )
+        for wait in told.waits:
+            place = self._messages.get((group, wait.message))
+            self._done[-1 - len(self._events)] = [] if place is None else [place]
+            # A wait for what is over already costs nothing, and comes before what is called at the same time.
+            self._add(wait.at_ps, 2 if wait.until_ps > wait.at_ps or wait.message >= 0 else 0, wait)
+
+    def _add(self, at_ps: int, turn: int, event: Communication | Wait) -> None:
+        self._events.append((at_ps, turn, len(self._events), event))
+
+    def nodes(self) -> list[Node]:
+        """The rank's trace."""
+        cuts = sorted({at_ps for at_ps, *_ in self._events})
+        pieces = [piece for begin, end in self._spans for piece in _cut(begin, end, cuts)]
+        todo: list[tuple[int, int, int, Any]] = [(end, -1, begin, begin) for begin, end in pieces]
+        nodes: list[Node] = []
+        numbers: dict[int, int] = {}
+        last: list[int] = []
+        waited: list[int] = []
+        for at_ps, turn, place, event in sorted([*todo, *self._events], key=lambda one: one[:3]):
+            after = tuple(dict.fromkeys([*last, *waited]))
+            if turn < 0:
+                nodes.append(Node(len(nodes), "compute", after, at_ps - event))
+                last, waited = [len(nodes) - 1], []
+            elif isinstance(event, Wait):
+                sought = self._done[-1 - place] if event.message >= 0 else self._done.get(event.until_ps, [])
+                waited += [numbers[one] for one in sought if one in numbers]
+            else:
+                numbers[place] = len(nodes)
+                nodes.append(Node(len(nodes), event.operation, after, communication=event))
+        if waited:
+            nodes.append(Node(len(nodes), "end", tuple(dict.fromkeys([*last, *waited]))))
+        return nodes
+
+
+def _cut(begin: int, end: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """An interval in pieces that end where something was called."""
+    inside = cuts[bisect_right(cuts, begin) : bisect_left(cuts, end)]
+    return list(pairwise([begin, *inside, end]))

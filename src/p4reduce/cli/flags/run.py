@@ -119,6 +119,7 @@ class Run:
     "p4reduce launch -n 4 --live scripts/all_reduce.py  # a page shows the network as the script goes on",
     "p4reduce launch -n 64 --time flow train.py          # sums by NumPy, in the time of a model without packets",
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
+    "p4reduce launch -n 4 --compute measured --record out/t scripts/train_ddp.py  # then: p4reduce replay out/t",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
     passes_on=True,
 )
@@ -140,6 +141,8 @@ class Launch:
             default="a day")] = None  # fmt: skip
     out: Out = None
     pcap: Pcap = None
+    record: Annotated[Path | None, Flag("Folder for a Chakra trace of each rank, which 'p4reduce replay' plays.",
+            default="none")] = None  # fmt: skip
     compute: Annotated[str, Flag("Time that computation of PyTorch takes: as declared, or as measured, times FACTOR.",
             metavar="declared|measured[:FACTOR]")] = "declared"  # fmt: skip
     max_restarts: Annotated[int, Flag("Number of times that all ranks are started again when one fails "
