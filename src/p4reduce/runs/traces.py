@@ -492,6 +492,10 @@ def read(given: Sequence[Path], groups: Path | None = None, workers: int | None 
     """
     files = files_of(given)
     ranks = [read_rank(path) for path in files]
+    if len(ranks) > 1 and workers is not None and workers != len(ranks):
+        raise TraceError(
+            f"{files[0].parent}: has traces of {len(ranks)} ranks, not of --workers {workers}; leave it out"
+        )
     if len(ranks) == 1 and workers is not None and workers > 1:
         if any(node.communication and node.communication.operation in {"send", "recv"} for node in ranks[0].nodes):
             raise TraceError(f"{files[0]}: has messages, so that ranks differ; give a trace for each rank")

@@ -200,6 +200,8 @@ def test_files(tmp_path):
         read([folder])
     with pytest.raises(TraceError, match=r"nothing: there is no such file.*--example"):
         read([tmp_path / "nothing"])
+    with pytest.raises(TraceError, match="has traces of 2 ranks, not of --workers 4; leave it out"):
+        read([chakra.write_all(tmp_path / "b", *PAIR)], workers=4)
     (tmp_path / "empty").mkdir()
     with pytest.raises(TraceError, match="has no traces"):
         read([tmp_path / "empty"])

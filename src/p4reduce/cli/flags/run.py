@@ -267,7 +267,7 @@ class Replay:
                 "plan", "model", "collective", "elements", "repeat", "epochs", "target_accuracy", "numbers", "scale",
                 "speculate", "lane_bits", "coarse", "deadline", "quorum",
             ),
-            helps={"workers": "Number of ranks, where one trace is that of all of them."},
+            helps={"workers": "Number of ranks, which one trace needs that is that of all of them."},
         ),
     ]  # fmt: skip
 
@@ -284,9 +284,9 @@ class Replay:
 
     def check(self) -> None:
         """What they may be, and whether there are traces."""
+        _ = self.experiments(self.workers or 1, 1)
         if bool(self.traces) == (self.example is not None):
             raise BadInput("TRACES: give a folder or files of traces to play, or --example FOLDER to write some")
-        _ = self.experiments(self.workers or 1, 1)
 
 
 @command(
