@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from p4switch.p4.compile import compile_text
+from p4switch.p4.compile import compile_file, compile_text
 from p4switch.program.fits import FitsError, judge, target_of, targets, text, vendor
 from p4switch.program.loader import load_program
+from tests.support.paths import ROOT
 
 WHOLE = """
 #include <core.p4>
@@ -77,6 +78,13 @@ def test_a_result_that_is_computed_with_is_there_a_stage_later():
     assert fitted(body.replace("m.x + hdr.h.c", "hdr.h.d + hdr.h.c")).depth == 1
     assert fitted(body.replace("m.x + hdr.h.c", "(m.x ^ hdr.h.c) + hdr.h.d")).depth == 3
     assert fitted(body.replace("m.x + hdr.h.c", "hdr.h.d[7:0] ++ hdr.h.c[23:0]")).depth == 1  # bits that are moved
+
+
+def test_what_is_copied_is_there_at_once():
+    copies = "apply { m.x = hdr.h.a; m.y = m.x; hdr.h.b = m.y ^ hdr.h.c; }"
+    assert fitted(copies).depth == 1
+    chosen = "apply { m.x = hdr.h.a; if (hdr.h.d == 1) { m.x = hdr.h.b; } hdr.h.c = m.x ^ hdr.h.c; }"
+    assert fitted(chosen).depth == 2  # which of them is known a stage later
 
 
 def test_what_a_table_decides_about_may_be_in_its_stage():
@@ -172,11 +180,49 @@ def test_a_stage_has_so_many_registers():
     assert problem.what == "register I.w has cells of 256 bits, the target's have 128: it takes 2 registers"
 
 
+def test_widths_are_those_of_what_is_added():
+    sums = "register<bit<64>>(8) w; apply { bit<64> t; w.read(t, 0); hdr.h.a = t[31:0] + t[63:32]; }"
+    assert fitted(sums).problems == ()
+    (problem,) = fitted(sums.replace("t[31:0] + t[63:32]", "(bit<32>)(t + t)")).problems
+    assert problem.what == "additions and comparisons of up to 64 bits; the target's have 32"
+
+
 def test_more_stages_than_there_are():
     chain = "apply { " + " ".join(f"m.x = m.x + hdr.h.{'abcd'[n % 4]};" for n in range(13)) + " }"
     assert fitted(chain, "tofino2").problems == ()
     (problem,) = fitted(chain, "tofino").problems
     assert problem.what == "ingress takes 13 stages, the target has 12"
+
+
+def test_a_pool_of_64_lanes_fits_tofino_2():
+    """As docs/p4-front-end.md says."""
+    program = load_program(compile_file(ROOT / "tests/data/pool64.p4").require().json)
+    ingress, egress = judge(program, target_of("tofino2")).pipelines
+    assert (ingress.depth, ingress.stages, ingress.live_bits, egress.stages) == (6, 13, 2306, 0)
+    assert ingress.problems == ()
+    lanes = [array for array in ingress.arrays if "lanes" in array.name]
+    assert sorted(array.stage for array in lanes) == [stage for stage in range(4, 12) for _ in range(4)]
+
+
+def test_what_of_our_program_no_single_pass_can_do():
+    """As docs/p4-front-end.md says."""
+    found = compile_file(ROOT / "p4src/p4reduce.p4", {"LANES": "64"}).require()
+    ingress, egress = judge(load_program(found.json), target_of("tofino2")).pipelines
+    assert (ingress.depth, egress.depth, ingress.live_bits) == (63, 2, 5224)
+    named = {array.name.rpartition(".")[2] for array in ingress.arrays if not array.one_access}
+    assert named == {"slots", "closings", "numbers", "lanes_0", "newest"}
+    (lanes,) = (array for array in ingress.arrays if array.name.endswith("lanes_0"))
+    assert len(lanes.reads) + len(lanes.writes) == 14
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests/conformance/programs").glob("*.p4")), ids=lambda path: path.stem)
+def test_every_program_has_stages(path):
+    report = judge(load_program(compile_file(path).require().json), target_of("rmt"))
+    assert str(path) in text(report)
+    for one in report.pipelines:
+        assert 0 <= one.depth <= one.stages
+        assert all(0 <= table.stage < one.stages for table in one.tables)
+        assert all(problem.where for problem in one.problems if "bits of headers" not in problem.what)
 
 
 def test_bits_that_are_live_at_once():

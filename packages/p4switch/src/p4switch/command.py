@@ -22,7 +22,7 @@ PACKET: Final = "PORT:HEX, as 1:ffffffffffff...; may be given several times"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code: 0, 1 where a packet was not as demanded, 2 for input that cannot be used."""
+    """Run the command; its exit code: 0, 1 where a target cannot run a program, 2 for input that cannot be used."""
     chosen = _parser().parse_args(arguments)
     work: Callable[[argparse.Namespace], int] = chosen.work
     try:

@@ -43,6 +43,7 @@ from p4switch.program.actions import (
 from p4switch.program.errors import SourceInfo
 from p4switch.program.expressions import (
     Arith,
+    Cast,
     Compare,
     Const,
     Expr,
@@ -77,6 +78,8 @@ class Site:
     """The register or counter that it accesses."""
     reading: bool = False
     index: Expr | None = None
+    moves: bool = False
+    """It copies bits of fields."""
     sure: bool = True
     """It writes all that it may write."""
     table: str = ""
@@ -133,17 +136,32 @@ def _operations(expr: Expr) -> int:
     return inner
 
 
+def _has_data(expr: Expr) -> bool:
+    """Whether an entry's parameter is in it."""
+    return any(isinstance(node, Parameter) for node in walk(expr))
+
+
 def _width(expr: Expr) -> int:
-    """The most bits of a field that is added, subtracted or compared by size in an expression."""
+    """The most bits that an expression adds, subtracts or compares by size."""
     most = 0
     for node in walk(expr):
         sized = isinstance(node, Compare) and node.op in {"<", "<=", ">", ">="}
         if sized or (isinstance(node, Arith) and node.op in {"+", "-", "*"}):
-            widths = [
-                one.width for child in children(node) for one in walk(child) if isinstance(one, FieldRef | Parameter)
-            ]
-            most = max([most, *widths])
+            most = max([most, *map(_bits_of, children(node))])
     return most
+
+
+def _bits_of(expr: Expr) -> int:
+    """Of its value, where it is cut or taken from a field; 0 where that is not said."""
+    if isinstance(expr, FieldRef | Parameter | Cast):
+        return expr.width
+    if isinstance(expr, Arith) and isinstance(expr.right, Const):
+        left, number = _bits_of(expr.left), expr.right.value
+        if expr.op == "&" and number >= 0:
+            return min(left, number.bit_length()) if left else number.bit_length()
+        if expr.op in {"<<", ">>"}:
+            return max(0, left + (number if expr.op == "<<" else -number))
+    return max(map(_bits_of, children(expr)), default=0)
 
 
 class Graph:
@@ -245,6 +263,7 @@ class Graph:
             case Assign(target=to, value=value):
                 site = step(reads.of(value), str(to), cost=max(1, _operations(value)))
                 site.operations, site.width = _operations(value), _width(value)
+                site.moves = not site.operations and bool(site.reads) and not _has_data(value)
                 yield site
             case AssignHeader(target=name, origin=origin):
                 yield step(reads.header(origin), reads.header(name))
@@ -334,6 +353,15 @@ class Flow:
     def defines(self, at: int, read: Fields) -> int:
         """A bit for each definition that fields may have at a site."""
         return sum(self._came[at] & self._of_field.get(name, 0) for name in sorted(read))
+
+    def passes_on(self, copy: int, user: int) -> bool:
+        """Whether a statement that uses a copy may as well use what was copied: on every way it has this copy."""
+        site = self.graph.sites[copy]
+        return site.moves and all(
+            self._site_of[bit] == copy
+            for name in site.writes & self.graph.sites[user].reads
+            for bit in _bits(self._came[user] & self._of_field[name])
+        )
 
     def _define(self) -> None:
         sites, place = self.graph.sites, {at: number for number, at in enumerate(self.order)}

@@ -3,9 +3,10 @@
 A target has stages with memory and arithmetic of their own (Bosshart et al., SIGCOMM 2013). What a stage matches on,
 and what its actions compute with, must be there when it begins: tables depend on each other by match, by action and by
 control (Jose et al., NSDI 2015, section 3). Here dependencies are between statements: a statement is in a later stage
-than those whose results it uses, one for each operation of an expression; what a branch decides runs in the branch's
-stage at the earliest. Dependencies that another name would remove (a field that is written again) do not count, and
-memory is packed without gaps, so that stages and blocks are lower bounds.
+than those whose results it uses, one for each operation of an expression (copies cost none); what a branch decides runs
+in the branch's stage at the earliest. Dependencies that another name would remove do not count (a field that is written
+again), and memory is packed without gaps: depth and blocks are lower bounds. Stages with the target's room are those of
+a list schedule.
 
 A register is in one stage, and a packet accesses it once: read, compare, compute, write. So all accesses of a register
 are one node of the graph. Where the graph has a cycle then, no single pass can run the program.
@@ -190,9 +191,10 @@ class _Judge:
     def __init__(self, reads: Reads, pipeline: Pipeline, target: Target, flow: Flow) -> None:
         self._reads, self._program, self._target, self._flow = reads, reads.program, target, flow
         self._pipeline, self._sites = pipeline, flow.graph.sites
+        self._order = [at for at in flow.order if at != flow.graph.end]
         self._problems: list[Problem] = []
         self._accesses: dict[str, list[int]] = defaultdict(list)
-        for at in flow.order:
+        for at in self._order:
             if self._sites[at].array:
                 self._accesses[self._sites[at].array].append(at)
         self._apart: set[str] = set()  # arrays with accesses in several stages
@@ -222,9 +224,9 @@ class _Judge:
             depth=depth,
             stages=stages,
             chain=chain,
-            actions=sum(self._sites[at].kind == "call" for at in flow.order),
+            actions=sum(self._sites[at].kind == "call" for at in self._order),
             live_bits=flow.live_bits,
-            tables=tuple(self._table(at, placed[at]) for at in flow.order if self._sites[at].kind == "match"),
+            tables=tuple(self._table(at, placed[at]) for at in self._order if self._sites[at].kind == "match"),
             arrays=tuple(self._array(name, placed) for name in sorted(self._accesses)),
             problems=tuple(self._problems),
         )
@@ -254,17 +256,17 @@ class _Judge:
         """With all accesses of an array as one group, nothing may wait for itself."""
         flow = self._flow
         while True:
-            group = {at: at for at in flow.order}
+            group = {at: at for at in self._order}
             for name, accesses in self._accesses.items():
                 if name not in self._apart:
                     group |= dict.fromkeys(accesses, accesses[0])
-            before: dict[int, set[int]] = {group[at]: set() for at in flow.order}
-            for at in flow.order:
+            before: dict[int, set[int]] = {group[at]: set() for at in self._order}
+            for at in self._order:
                 before[group[at]] |= {group[one] for one in (*flow.data[at], *flow.control[at])} - {group[at]}
             found: dict[str, Problem] = {}
             for component in components(list(before), before):
                 inside = set(component)
-                members = [at for at in flow.order if group[at] in inside]
+                members = [at for at in self._order if group[at] in inside]
                 arrays = sorted({self._sites[at].array for at in members if self._sites[at].array} - self._apart)
                 problem = self._between(arrays, members) if arrays or len(component) > 1 else None
                 if problem is not None:
@@ -319,7 +321,7 @@ class _Judge:
                     f"register {name} has cells of {register.width:,} bits, the target's have {target.register_bits}: "
                 )
                 self._problems.append(Problem(f"{what}it takes {count} registers", (str(register.source or name),)))
-        wide = [self._sites[at] for at in self._flow.order if self._sites[at].width > target.alu_bits]
+        wide = [self._sites[at] for at in self._order if self._sites[at].width > target.alu_bits]
         if wide:
             most = max(site.width for site in wide)
             what = f"additions and comparisons of up to {most:,} bits; the target's have {target.alu_bits}"
@@ -331,17 +333,18 @@ class _Judge:
         """Which group waits for which: for its results, or in its own stage for its decision."""
         flow, group = self._flow, self._group
         sizes = Counter(group.values())
-        for at in flow.order:
+        for at in self._order:
             own = group[at]
             self._waits.setdefault(own, {})
             # What is in an array's stage takes one; else as many as operations follow each other.
             takes = 1 if sizes[own] > 1 else self._sites[at].cost
             self._takes[own] = max(self._takes.get(own, 0), takes)
-        for at in flow.order:
+        for at in self._order:
             waits = self._waits[group[at]]
             for one in flow.data[at]:
                 if group[one] != group[at]:
-                    waits[group[one]] = max(waits.get(group[one], 0), self._takes[group[one]], 1)
+                    late = 0 if sizes[group[one]] == 1 and flow.passes_on(one, at) else max(1, self._takes[group[one]])
+                    waits[group[one]] = max(waits.get(group[one], 0), late)
             for one in flow.control[at]:
                 if group[one] != group[at]:
                     branches = self._sites[one].kind == "branch" and sizes[group[one]] == 1
@@ -391,7 +394,7 @@ class _Judge:
         limits = {"tables": target.tables, "register": target.register_units, "counter": target.counter_units,
                   "sram": target.sram_blocks, "tcam": target.tcam_blocks}  # fmt: skip
         members: dict[int, list[int]] = defaultdict(list)
-        for at in self._flow.order:
+        for at in self._order:
             members[self._group[at]].append(at)
         room: dict[int, Counter[str]] = defaultdict(Counter)
         ends: dict[int, int] = {}
@@ -417,7 +420,7 @@ class _Judge:
                 left[one] -= 1
                 if not left[one]:
                     heappush(ready, (levels[one], -height[one], one))
-        placed = {at: ends[self._group[at]] for at in self._flow.order}
+        placed = {at: ends[self._group[at]] for at in self._order}
         return placed, max((ends[own] + self._takes[own] for own in ends), default=0)
 
     @staticmethod
@@ -434,10 +437,11 @@ class _Judge:
 
     def _needs(self, members: Sequence[int]) -> dict[str, int]:
         needs: Counter[str] = Counter()
+        calls = sum(self._sites[at].kind == "call" for at in members)
+        needs["tables"] = min(1, calls)  # what is done with an array is one action's
         for at in members:
             site = self._sites[at]
-            if site.kind in {"match", "call"}:
-                needs["tables"] += 1
+            needs["tables"] += site.kind == "match"
             if site.kind == "match":
                 table = self._table(at, 0)
                 needs["sram"] += table.sram_blocks
@@ -540,7 +544,7 @@ def text(report: Report) -> str:
         lines += ["", f"problem: {problem.what}", *(f"  {place}" for place in problem.where)]
     lines += [
         "",
-        "Stages and blocks are lower bounds; a vendor's compiler has the last word. The target's figures are of:",
+        "Depth and blocks are lower bounds; a vendor's compiler has the last word. Figures of the target:",
     ]
     return "\n".join([*lines, *(f"  {source}" for source in target.sources)])
 
