@@ -260,16 +260,13 @@ class RunJobs(ABC):
         name, parts = self._forest()
         self._weights = [part.weight for part in parts]
         number = [MAIN_JOB, *range(FIRST_TREE_JOB, FIRST_TREE_JOB + len(parts) - 1)]
-        most = slots_of_each(len(parts), self.slots) if len(parts) > 1 else None
         requests = [
-            replace(
-                self._request(job, name, self.workers, None),
-                layout=part.layout,
-                max_slots=most,
-                pace_ps=part.pace_ps,
-            )
+            replace(self._request(job, name, self.workers, None), layout=part.layout, pace_ps=part.pace_ps)
             for job, part in zip(number, parts, strict=True)
         ]
+        if len(parts) > 1:
+            most = slots_of_each(len(parts), self.slots)
+            requests = [replace(one, max_slots=min(most, one.max_slots or most)) for one in requests]
         return [self._start_job(request) for request in requests]
 
     def _forest(self) -> tuple[str, list[TreePart]]:

@@ -26,14 +26,14 @@ from p4reduce.network.flow import Transfer
 from p4reduce.network.jobs.asynchronous import Clockwork
 from p4reduce.network.jobs.network import Job
 from p4reduce.play.priorities.models import resnet50
-from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import check_memory
 from p4reduce.runs.jobs import FlowCarrier, Part, RunJobs, block_operation, pace_of_blocks
 from p4reduce.runs.result import CollectiveRecord, NetworkResult
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.cluster import build_topology, program_of, server_host, worker_hosts
-from p4reduce.runs.workload import Communication, Meeting, Node, Rank, Workload
+from p4reduce.runs.workload import Communication, Meeting, Node, Rank, TraceError, Workload
 from p4reduce.topologies import Topology
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
@@ -172,8 +172,15 @@ class _Numbers:
     def __init__(self, ways: _Ways) -> None:
         self._ways = ways
         ranks = len(ways.workload.ranks)
-        most = max((way.elements for way in ways.of if way.parts), default=1)
-        check_memory(most, ranks)
+        most, number = max(((way.elements, number) for number, way in enumerate(ways.of) if way.parts), default=(1, 0))
+        try:
+            check_memory(most, ranks)
+        except ExperimentError:
+            where = ways.workload.where(number)
+            raise TraceError(
+                f"{where}: comm_size: {ranks} tensors of {4 * most / 1e9:,.0f} GB do not fit this machine's memory; "
+                "choose --time flow"
+            ) from None
         steps = np.arange(PERIOD, dtype=np.int64)
         self._period = [((steps * (2 * rank + 3) + rank) % 31 - 15).astype(np.float32) for rank in range(ranks)]
         self._given: dict[int, FloatArray] = {}

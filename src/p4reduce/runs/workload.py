@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from p4reduce.base.errors import BadInput
 from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import PS_PER_S
 
 
 class TraceError(BadInput, ValueError):
@@ -20,6 +21,8 @@ class TraceError(BadInput, ValueError):
 
 DEFAULT_GROUPS: Final = frozenset({"", "0", "default_pg"})
 """Names of the group of all ranks, where a trace says nothing of it."""
+MOST_PS: Final = 1 << 62
+"""of a rank's computation: half of what virtual time has"""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,9 @@ def check(ranks: Sequence[Rank], groups: Mapping[str, Sequence[int]]) -> Workloa
     calls: dict[tuple[int, ...], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     messages: dict[tuple[int, int, int, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, (rank, order) in enumerate(zip(ranks, orders, strict=True)):
+        if (longest := sum(node.duration_ps for node in rank.nodes)) > MOST_PS:
+            raise TraceError(f"{rank.path}: its nodes compute for {longest / PS_PER_S:.3g} s in all; a replay has room "
+                             f"for {MOST_PS / PS_PER_S:.3g} s: durations are microseconds")  # fmt: skip
         index = {node.number: at for at, node in enumerate(rank.nodes)}
         edges = [(index[one], at) for at, node in enumerate(rank.nodes) for one in node.after]
         last: dict[Any, int] = {}

@@ -146,6 +146,12 @@ def test_sizes(tmp_path):
         huge.write_text(text)
 
 
+def test_durations(tmp_path):
+    assert "duration_micros: 1e+13 is not between" in refusal(tmp_path / "a", [chakra.compute(1, micros=10**13)])
+    said = refusal(tmp_path / "b", [chakra.compute(number, micros=10**12) for number in range(9)])
+    assert "its nodes compute for 9e+06 s in all; a replay has room for 4.61e+06 s: durations are microseconds" in said
+
+
 def test_members_of_a_group_call_the_same(tmp_path):
     short = [chakra.collective(1, "all_reduce", 64)]
     said = refusal(tmp_path / "a", [*short, chakra.collective(2, "all_reduce", 64)], short)
