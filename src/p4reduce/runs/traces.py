@@ -1,9 +1,10 @@
 """Execution traces of trainings: read, written, and checked before anything is played.
 
-A trace says what each rank computed and communicated, and what depends on what. Three formats are read: Chakra's
+A trace says what each rank computed and communicated, and what depends on what. Four formats are read: Chakra's
 protobuf (``*.et``: messages with their lengths ahead, ``et_def.proto`` of mlcommons/chakra, 0.0.4), the JSON that
-Chakra's jsonizer makes of it, and the JSON of PyTorch's execution trace observer after Chakra's ``trace_link`` has
-added the device's times. ``comm_size`` is in bytes of a rank's input, as ASTRA-sim takes it: its shard of an
+Chakra's jsonizer makes of it, the JSON that its feeder takes, and the JSON of PyTorch's execution trace observer after
+Chakra's ``trace_link`` has added the device's times. As for the feeder, a node waits for its ``data_deps``;
+``ctrl_deps`` are callers. ``comm_size`` is in bytes of a rank's input, as ASTRA-sim takes it: its shard of an
 all-gather, the whole tensor of an all-reduce, reduce-scatter or all-to-all.
 """
 
@@ -149,7 +150,7 @@ def _raw_node(data: bytes, at: int, end: int) -> _Raw:
             setattr(raw, {1: "number", 3: "kind", 7: "duration"}[number], value)
         elif number == 2 and wire == 2:
             raw.name = _text(data, value)
-        elif number in (4, 5):
+        elif number == 5:
             raw.after += _packed(data, wire, value)
         elif number == 8 and wire == 2:
             raw.values = next((_text(data, one) for no, kind, one in _fields(data, *value) if (no, kind) == (1, 2)), "")
@@ -190,10 +191,23 @@ def _raw_json(documents: Sequence[Any]) -> Iterator[_Raw]:
             one.get("id", 0),
             str(one.get("name", "")),
             NODE_TYPES.get(str(one.get("type")), one.get("type", 0)),
-            [*_list(one, "ctrlDeps", dict_of=False), *_list(one, "dataDeps", dict_of=False)],
+            _list(one, "dataDeps", dict_of=False),
             one.get("durationMicros", 0),
             about,
             inputs.get("values", "") if isinstance(inputs, dict) else "",
+        )
+
+
+def _raw_feeder(document: Mapping[str, Any]) -> Iterator[_Raw]:
+    """The JSON that Chakra's feeder takes in the place of protobuf."""
+    for one in _list(document, "workload_graph"):
+        yield _Raw(
+            one.get("Id", 0),
+            str(one.get("Name", "")),
+            one.get("NodeType", 0),
+            _list(one, "data_deps", dict_of=False),
+            one.get("runtime", 0),
+            one,
         )
 
 
@@ -324,6 +338,8 @@ def _checked(raw: _Raw, number: int) -> Node:
         raise _Malformed(f"type: {kind} is none of {', '.join(list(NODE_TYPES)[1:])}")
     after = tuple(dict.fromkeys(_whole(one, "dependency") for one in raw.after))
     about = raw.about
+    if kind in (SEND, RECV, COLLECTIVE) and about.get("is_cpu_op") and "comm_size" not in about:
+        kind = COMPUTE  # the call on the host, whose kernel is a node of its own
     if kind in (SEND, RECV):
         octets = _size(about)
         name = "comm_dst" if kind == SEND else "comm_src"
@@ -423,8 +439,11 @@ def _raw(data: bytes) -> Iterator[_Raw]:
         if data[:1] in (b"{", b"["):
             raise _Malformed(f"is no JSON: {error}") from None
         return _raw_protobuf(data)
-    if len(documents) == 1 and isinstance(documents[0], dict) and "nodes" in documents[0]:
-        return _raw_pytorch(documents[0])
+    if len(documents) == 1 and isinstance(documents[0], dict):
+        if "nodes" in documents[0]:
+            return _raw_pytorch(documents[0])
+        if "workload_graph" in documents[0]:
+            return _raw_feeder(documents[0])
     return _raw_json(documents)
 
 
@@ -492,6 +511,8 @@ def read(given: Sequence[Path], groups: Path | None = None, workers: int | None 
     """
     files = files_of(given)
     ranks = [read_rank(path) for path in files]
+    if len(ranks) == 1 and workers is None and any(node.communication for node in ranks[0].nodes):
+        raise TraceError(f"{files[0]}: is the one trace of every rank; say with --workers how many ranks there are")
     if len(ranks) > 1 and workers is not None and workers != len(ranks):
         raise TraceError(
             f"{files[0].parent}: has traces of {len(ranks)} ranks, not of --workers {workers}; leave it out"

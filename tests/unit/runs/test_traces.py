@@ -112,6 +112,26 @@ def test_pytorchs_linked_trace(tmp_path):
     assert [nodes[4].on_host, nodes[5].on_host] == [True, False]
 
 
+def test_the_json_of_chakras_feeder(tmp_path):
+    graph = [
+        {"Id": 3, "Name": "call", "NodeType": 7, "ctrlDeps": [1], "data_deps": [], "runtime": 5, "is_cpu_op": True},
+        {"Id": 4, "Name": "sum", "NodeType": 7, "data_deps": [3], "runtime": 9, "is_cpu_op": False, "comm_type": 0,
+         "comm_size": 4096},
+    ]  # fmt: skip
+    for rank in range(2):
+        (tmp_path / f"small.{rank}.json").write_text(json.dumps({"workload_graph": graph}))
+    first, second = read([tmp_path]).ranks[0].nodes
+    assert (first.communication, first.duration_ps, first.on_host, first.after) == (None, 5_000_000, True, ())
+    assert (second.communication, second.after) == (Communication("all_reduce", 4096), (3,))
+
+
+def test_callers_are_not_waited_for(tmp_path):
+    """PyTorch's converter leaves callers out of the file, and names some nodes as their own."""
+    called = chakra.compute(5, micros=3)
+    called.ctrl_deps.extend([5, 2])
+    assert read([chakra.write_all(tmp_path, [called], [called])]).ranks[0].nodes[0].after == ()
+
+
 def test_a_trace_of_the_observer_alone_has_no_times(tmp_path):
     bare = {**PYTORCH, "nodes": [{k: v for k, v in one.items() if k != "exclusive_dur"} for one in PYTORCH["nodes"]]}
     (tmp_path / "bare.0.json").write_text(json.dumps(bare))
@@ -195,6 +215,8 @@ def test_messages(tmp_path):
     cross = [[chakra.send(1, 1 - rank, 64), chakra.receive(2, 1 - rank, 64, [1])] for rank in range(2)]
     assert "deadlock" in refusal(tmp_path / "d", *cross)
     path = chakra.write(tmp_path / "one.et", [chakra.send(1, 1, 64)])
+    with pytest.raises(TraceError, match="one trace of every rank; say with --workers how many"):
+        read([path])
     with pytest.raises(TraceError, match="give a trace for each rank"):
         read([path], workers=4)
 
