@@ -31,6 +31,7 @@ from p4reduce.runs.files import (
 )
 from p4reduce.runs.perf import TYPES, Figures, Plan, Row, byte_sizes, measure_flow, measure_virtual
 from p4reduce.runs.result import MODEL_ERROR, RunResult, write_timeline
+from p4reduce.runs.settings import HOST_PLANS
 from p4reduce.runs.traces import read, write_rank
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 from p4reduce.views.live.session import live_page, real_page, record
@@ -463,6 +464,9 @@ def replay(flags: Replay) -> None:
     )
     if len(found) > 1 or ranks > 1:
         output.line("computation, communication, exposed and overlapped are of the rank with most of exposed")
+    blocks = {"reduce_scatter", "all_gather"} & {one.communication.operation for one in workload.meetings}
+    if blocks and any(one.plan in HOST_PLANS for one in found):
+        output.line(f"{' and '.join(sorted(blocks))}: carried as an all-reduce where hosts add up (docs/replay.md)")
     if first.time == "flow":
         output.line(str(MODEL_ERROR))
     if flags.out is not None:
