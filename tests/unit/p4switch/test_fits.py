@@ -142,6 +142,15 @@ def test_what_one_access_cannot_do(statements, said, lines):
     assert not found.arrays[0].one_access
 
 
+def test_a_loop_comes_to_a_register_again_and_again():
+    loop = REGISTER + "action go() { for (bit<8> k = 0; k < 3; k = k + 1) { @ } } apply { go(); }"
+    found = fitted(loop.replace("@", "m.x = m.x + hdr.h.a;"))
+    assert [problem.what for problem in found.problems] == ["statements in a loop need what they computed before"]
+    found = fitted(loop.replace("@", "r.write((bit<32>)k, hdr.h.a);"))
+    assert "register I.r: some paths access it more than once" in found.problems[0].what
+    assert fitted(loop.replace("@", "") + "").arrays == ()
+
+
 def test_accesses_on_other_paths_are_one():
     both = "if (hdr.h.a == 1) { " + READ + WRITE.format("t + 1") + " } else { r.write((bit<32>)hdr.h.j, hdr.h.b); }"
     assert fitted(registers(both)).problems == ()

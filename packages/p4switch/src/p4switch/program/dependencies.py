@@ -335,6 +335,8 @@ class Flow:
     """By site: branches and matches that decide about it."""
     reach: dict[int, int] = field(default_factory=dict)
     """By site: a bit for each that may follow."""
+    looped: set[int] = field(default_factory=set)
+    """Sites that a packet may come to several times."""
     live_bits: int = 0
     """Of fields that are needed at one time, at most."""
     _came: dict[int, int] = field(default_factory=dict)
@@ -347,6 +349,7 @@ class Flow:
         flow = cls(graph, graph.order())
         flow._define()
         flow._decide()
+        flow._loop()
         flow._live(widths, kept)
         return flow
 
@@ -408,6 +411,15 @@ class Flow:
             if table is not None and sites[table].kind == "match":
                 self.control[at].add(table)
             self.control[at].discard(at)
+
+    def _loop(self) -> None:
+        place = {at: number for number, at in enumerate(self.order)}
+        for at in self.order:
+            for one in self.graph.sites[at].then:
+                if place[one] <= place[at]:  # back to where a loop begins
+                    around = self.order[place[one] : place[at] + 1]
+                    after = self.reach[one] | 1 << one
+                    self.looped |= {x for x in around if after >> x & 1 and (x == at or self.reach[x] >> at & 1)}
 
     def _live(self, widths: Mapping[str, int], kept: Fields) -> None:
         sites = self.graph.sites

@@ -238,9 +238,10 @@ class _Judge:
         pairs = []
         for a in accesses:
             for b in accesses:
-                if a != b and self._flow.reach[a] >> b & 1:
+                if self._flow.reach[a] >> b & 1 or (a == b and a in self._flow.looped):
                     one, other = self._sites[a], self._sites[b]
-                    updates = one.reading and not other.reading and self._cell(a) == self._cell(b)
+                    again = a in self._flow.looped
+                    updates = one.reading and not other.reading and self._cell(a) == self._cell(b) and not again
                     pairs += [] if updates else [(one, other)]
         if pairs:
             self._apart.add(name)
@@ -253,7 +254,10 @@ class _Judge:
         return index, self._flow.defines(at, self._reads.of(index))
 
     def _check_cycles(self) -> None:
-        """With all accesses of an array as one group, nothing may wait for itself."""
+        """With all accesses of an array as one group, nothing may wait for itself.
+
+        Arrays of which that is not so have accesses in several stages from then on, until nothing else is found.
+        """
         flow = self._flow
         while True:
             group = {at: at for at in self._order}
@@ -263,19 +267,23 @@ class _Judge:
             before: dict[int, set[int]] = {group[at]: set() for at in self._order}
             for at in self._order:
                 before[group[at]] |= {group[one] for one in (*flow.data[at], *flow.control[at])} - {group[at]}
-            found: dict[str, Problem] = {}
+            loops: list[Problem] = []
+            grown = False
             for component in components(list(before), before):
                 inside = set(component)
                 members = [at for at in self._order if group[at] in inside]
-                arrays = sorted({self._sites[at].array for at in members if self._sites[at].array} - self._apart)
+                arrays = sorted({self._sites[at].array for at in members} - self._apart - {""})
                 problem = self._between(arrays, members) if arrays or len(component) > 1 else None
-                if problem is not None:
-                    found[problem.what] = problem
+                if problem is not None and arrays:
+                    self._problems.append(problem)
                     self._apart |= set(arrays)
+                    grown = True
+                elif problem is not None:
+                    loops.append(problem)
                 group |= dict.fromkeys(members, component[0])
-            self._problems += found.values()
-            self._group = group
-            if not found or not any(name in problem.what for name in self._apart for problem in found.values()):
+            if not grown:
+                self._problems += loops
+                self._group = group
                 return
 
     def _between(self, arrays: Sequence[str], members: Sequence[int]) -> Problem | None:
