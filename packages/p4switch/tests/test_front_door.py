@@ -1,5 +1,6 @@
 """``Switch``, its fixtures and its command: entries by name, frames in and out, errors that say what would fit."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -139,6 +140,17 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().out.split() == ["3:03080001" + "00" * 58, "3:03080002" + "00" * 58]
     assert main(["trace", "ten_lines.json", "-p", f"1:{frame}"]) == 0
     assert "left by port 3" in capsys.readouterr().out
+
+
+def test_a_program_that_fits_a_target_and_one_that_does_not(tmp_path, capsys):
+    assert main(["fits", str(TEN_LINES)]) == 0
+    assert "ten_lines.p4 on Intel Tofino 2: nothing speaks against it" in capsys.readouterr().out
+    twice = TEN_LINES.read_text().replace("seen.write(", "seen.write((bit<32>)s.ingress_port + 1, 7); seen.write(", 1)
+    (tmp_path / "twice.p4").write_text(twice)
+    assert main(["fits", str(tmp_path / "twice.p4"), "--target", "tofino", "--json"]) == 1
+    assert not json.loads(capsys.readouterr().out)["fits"]
+    assert main(["fits", str(TEN_LINES), "--target", "abacus"]) == 2
+    assert "target: 'abacus' is none of tofino2, tofino, rmt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

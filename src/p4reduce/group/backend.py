@@ -126,6 +126,12 @@ class Backend(Protocol):
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training, with the virtual time and the iteration."""
 
+    def sent(self, message: "Message") -> None:
+        """Note a message that something else carried, for the trace."""
+
+    def waited(self, wait: "Wait") -> None:
+        """Note that the participant waited, for the trace; its clock stays."""
+
     def group(self, ranks: tuple[int, ...], serial: int) -> "Backend":
         """Its end of the serial-th group of these workers; its rank there is its place in ``ranks``."""
 
@@ -290,6 +296,8 @@ class Call:
     start_ps: int
     iteration: int
     done_ps: int = -1
+    called_ps: int = 0
+    """Where the participant's clock stood: it may have begun later."""
     options: Options = PLAIN
     error: Exception | None = None
     """What this participant's call fails with, where others' do not."""
@@ -386,6 +394,52 @@ class Span:
     start_ps: int
     end_ps: int
     elements: int = 0
+    label: str = ""
+    """What a time-line shows, where that is not its name."""
+
+
+@dataclass(frozen=True)
+class Called:
+    """A collective as one participant called it, for its trace."""
+
+    operation: str
+    """As it was meant: 'reduce_scatter' where an all-reduce carried one."""
+    elements: int
+    root: int
+    called_ps: int
+    """Where the participant's clock stood."""
+    done_ps: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A participant's clock goes on to when something is done, unless it is there already."""
+
+    at_ps: int
+    until_ps: int
+    message: int = -1
+    """For which message of its own, in order; -1: for a collective that was done then."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One end of a message that no plan carried."""
+
+    at_ps: int
+    peer: int
+    """Rank in the group."""
+    octets: int
+    tag: int
+    sends: bool
+
+
+@dataclass
+class Told:
+    """What a participant did, for its trace."""
+
+    calls: list[Called] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
 
 
 @dataclass
@@ -410,6 +464,7 @@ class Participant:
     figures: list[Figure] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     computed: list[Span] = field(default_factory=list)
+    told: Told = field(default_factory=Told)
 
     @property
     def waits(self) -> bool:
@@ -467,7 +522,16 @@ class Seat:
 
     def reach(self, time_ps: int) -> None:
         """Virtual time is at least this."""
+        self.waited(Wait(self.now_ps(), time_ps))
         self._rendezvous.clock(self.rank).reach(time_ps)
+
+    def waited(self, wait: Wait) -> None:
+        """Note a wait; the clock stays."""
+        self._rendezvous.told(self.rank).waits.append(wait)
+
+    def sent(self, message: Message) -> None:
+        """Note a message."""
+        self._rendezvous.told(self.rank).messages.append(message)
 
     def computed(self, start_ps: int, end_ps: int) -> None:
         """Note computation for the timeline; the clock stays."""

@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from p4reduce.group.backend import Ahead, Array, Backend, FloatArray, Options, as_words, check_array
+from p4reduce.group.backend import Ahead, Array, Backend, FloatArray, Message, Options, Wait, as_words, check_array
 from p4reduce.group.errors import GOES_ON, ClusterError, GroupChanged
 from p4reduce.workers.wire import WIDTHS, WORD_BITS
 from p4switch.base.values import PS_PER_S
@@ -278,6 +278,7 @@ class Communicator:
         self._patience_s = patience_s
         self._queue: Queue[Ahead] | None = None
         self._left = False
+        self._messages = 0
         self._groups: Counter[tuple[int, ...]] = Counter()
         self._view = view
         self._members = tuple(range(backend.size) if members is None else members)
@@ -556,6 +557,18 @@ class Communicator:
         if not math.isfinite(value):
             raise ValueError(f"record: {name!r} is {value}; record finite figures only")
         self._backend.record(name, float(value))
+
+    def sent(self, peer: int, octets: int, tag: int = 0, *, sends: bool) -> Callable[[], None]:
+        """Note one end of a message that something else carries, for ``p4reduce launch --record``; no time passes.
+
+        ``peer``: rank in this group; ``sends``: it goes there. Returns what to call when its receiver waits for it.
+        """
+        if not 0 <= peer < self.size:
+            raise ValueError(f"peer {peer}: this group has workers 0 to {self.size - 1}")
+        backend, now = self._backend, self._backend.now_ps()
+        backend.sent(Message(now, peer, octets, tag, sends))
+        number, self._messages = self._messages, self._messages + 1
+        return lambda: None if sends else backend.waited(Wait(backend.now_ps(), backend.now_ps(), number))
 
     def step(self) -> None:
         """Say that a step (an iteration of the training) ends here, at all ranks: the result gives time by steps.

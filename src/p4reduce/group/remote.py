@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Options, Served
+from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Message, Options, Served, Wait
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -316,7 +316,7 @@ class Recorded:
 class Noted:
     """What happened at a participant since its last message."""
 
-    notes: tuple[Computed | Recorded, ...]
+    notes: tuple[Computed | Recorded | Wait | Message, ...]
 
 
 @dataclass(frozen=True)
@@ -428,7 +428,7 @@ class RemoteBackend:
         self._clock = Clock() if clock is None else clock
         self._home = ("", rank)
         self._start = ""
-        self._notes: list[Computed | Recorded] = []
+        self._notes: list[Computed | Recorded | Wait | Message] = []
         self._noting = threading.Lock()
         self._asking = threading.Lock()
         _JOINED.add(self)
@@ -489,6 +489,7 @@ class RemoteBackend:
         done = from_plain(Done, answer, f"the answer to {operation}")
         self.contributors, self.summed = done.contributors, done.summed
         if start_ps is None:
+            self._note(Wait(begin, done.done_ps))
             self._clock.reach(done.done_ps)
         return done.done_ps
 
@@ -512,7 +513,20 @@ class RemoteBackend:
 
     def reach(self, time_ps: int) -> None:
         """Virtual time is at least this."""
+        self._note(Wait(self._clock.now_ps, time_ps))
         self._clock.reach(time_ps)
+
+    def waited(self, wait: Wait) -> None:
+        """Note a wait; the clock stays."""
+        self._note(wait)
+
+    def sent(self, message: Message) -> None:
+        """Note a message."""
+        self._note(message)
+
+    def _note(self, note: Wait | Message) -> None:
+        with self._noting:
+            self._notes.append(note)
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure."""
@@ -551,7 +565,7 @@ class RemoteBackend:
         while notes := self._take_notes():
             self._exchange({"do": "note", **to_plain(Noted(notes))}, "note")
 
-    def _take_notes(self) -> tuple[Computed | Recorded, ...]:
+    def _take_notes(self) -> tuple[Computed | Recorded | Wait | Message, ...]:
         with self._noting:
             taken, self._notes = self._notes[:NOTES], self._notes[NOTES:]
             return tuple(taken)
@@ -660,6 +674,10 @@ def _perform(
         for note in from_plain(Noted, header, "note").notes:
             if isinstance(note, Recorded):
                 backend.record(note.name, note.value, note.at_ps)
+            elif isinstance(note, Wait):
+                backend.waited(note)
+            elif isinstance(note, Message):
+                backend.sent(note)
             else:
                 backend.computed(note.start_ps, note.end_ps)
     elif what == "close":

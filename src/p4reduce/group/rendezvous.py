@@ -16,6 +16,7 @@ from p4reduce.group.backend import (
     PLAIN,
     SERVED,
     Call,
+    Called,
     Carry,
     CarryStale,
     Clock,
@@ -28,6 +29,8 @@ from p4reduce.group.backend import (
     Seat,
     Span,
     Subgroup,
+    Told,
+    Wait,
     check_agreement,
     first_bad_value,
 )
@@ -181,8 +184,11 @@ class Rendezvous:
                 )
             self._raise_failure()
             self._raise_change(rank, options.view, seat.iteration)
-            begin = max(seat.clock.now_ps if start_ps is None else start_ps, seat.ready_ps)
-            seat.call = Call(rank, operation, array, root, learning_rate, begin, seat.iteration, options=options)
+            called = seat.clock.now_ps if start_ps is None else start_ps
+            begin = max(called, seat.ready_ps)
+            seat.call = Call(
+                rank, operation, array, root, learning_rate, begin, seat.iteration, called_ps=called, options=options
+            )
             seat.finished = False
             complete = self._take_complete()
         if complete:
@@ -222,8 +228,11 @@ class Rendezvous:
             return
         seat.ready_ps = call.done_ps
         if start_ps is None:
+            seat.told.waits.append(Wait(call.called_ps, call.done_ps))
             seat.clock.reach(call.done_ps)
         name = call.options.name or call.operation
+        meant = {"own": "reduce_scatter", "all": "all_gather"}.get(call.options.blocks, call.operation)
+        seat.told.calls.append(Called(meant, call.array.size, call.root, call.called_ps, call.done_ps))
         seat.spans.append(Span(call.rank, name, call.start_ps, call.done_ps, call.array.size))
 
     def leave(self, rank: int) -> None:
@@ -245,6 +254,10 @@ class Rendezvous:
             start_ps = spans.pop().start_ps
         if end_ps > start_ps:
             spans.append(Span(rank, COMPUTE, start_ps, end_ps))
+
+    def told(self, rank: int) -> Told:
+        """What ``rank`` did, for its trace."""
+        return self._seats[rank].told
 
     def contributors(self, rank: int) -> tuple[int, ...]:
         """Whose arrays are in the result of ``rank``'s last collective."""

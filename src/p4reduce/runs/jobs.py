@@ -43,6 +43,8 @@ ALL_TO_ALL = -1
 """in the place of a root: a group's job for its all-to-alls"""
 OWNED = -2
 """the same for blocks of rank 0; of each later rank one less"""
+MESSAGES = -(1 << 30)
+"""the same for messages from the first worker to the second"""
 FIRST_BROADCAST_JOB = 16
 """Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
 FIRST_OWNER_JOB = 8192
@@ -151,6 +153,30 @@ class RunJobs(ABC):
     @abstractmethod
     def _start_job(self, request: PlanRequest) -> Job:
         """Lay a job out; it takes effect one control latency from now."""
+
+    def parts_of(
+        self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: Options
+    ) -> tuple[list[Part], str]:
+        """Which jobs carry a collective, and as what; none where one worker is alone with it.
+
+        Jobs that are not there yet are started. ``RefusedError`` where no plan carries it.
+        """
+        if len(hosts) == 1 and (operation == "broadcast" or hosts != self.workers):
+            return [], operation
+        parts = self._owner_parts(chosen, elements, hosts)
+        if parts:
+            for job, _ in parts:
+                job.pace_ps = pace_of_blocks(parts, block_operation(chosen))
+            return parts, str(block_operation(chosen))
+        try:
+            return self._parts(self._job_for(operation, root, hosts), operation, elements), operation
+        except PlanError as error:
+            raise RefusedError(f"{operation} #{number}: {error}") from error
+
+    def message_parts(self, source: str, target: str, elements: int) -> list[Part]:
+        """The job that brings a message from one host to another, which pulls it."""
+        number = self._group_job((source, target), MESSAGES)
+        return [(self._job(number, "ps", (target,), source), slice(0, elements))]
 
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
         plan = self.experiment.plan
@@ -310,7 +336,10 @@ def trees_of(
 
 def tree_requests(request: PlanRequest, parts: Sequence[TreePart], slots: int) -> list[PlanRequest]:
     """One for each tree: the first as the ``request`` of the main job, the others beside it. slots: of a switch."""
-    most = slots_of_each(len(parts), slots) if len(parts) > 1 else None
+    most = request.max_slots
+    if len(parts) > 1:
+        share = slots_of_each(len(parts), slots)
+        most = min(share, most or share)
     return [
         replace(
             request,
@@ -454,7 +483,7 @@ class FlowCarrier(RunJobs):
         """One collective of ``elements`` numbers of each worker that nobody holds, and whose sums nobody sees."""
         with self._one:
             number = len(self.records)
-            parts, carried = self._parts_of(operation, 0, elements, self.workers, number, chosen)
+            parts, carried = self.parts_of(operation, 0, elements, self.workers, number, chosen)
             if parts:
                 timed = self._time(parts, carried, self.now, words=chosen.words)
                 self._record(parts, carried, operation, number, elements, timed)
@@ -471,9 +500,7 @@ class FlowCarrier(RunJobs):
             elements = 1 if first.operation == "barrier" else first.array.size
             for call in calls:
                 call.start_ps = max(call.start_ps, self.now)
-            parts, carried = self._parts_of(
-                first.operation, first.root, elements, hosts, first.iteration, first.options
-            )
+            parts, carried = self.parts_of(first.operation, first.root, elements, hosts, first.iteration, first.options)
             if not parts:
                 first.done_ps = first.start_ps
                 return ()
@@ -500,22 +527,6 @@ class FlowCarrier(RunJobs):
 
     def close(self) -> None:
         """There is nothing to give back."""
-
-    def _parts_of(
-        self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: Options
-    ) -> tuple[list[Part], str]:
-        """Which jobs carry a collective, and as what; none where one worker is alone with it."""
-        if len(hosts) == 1 and (operation == "broadcast" or hosts != self.workers):
-            return [], operation
-        parts = self._owner_parts(chosen, elements, hosts)
-        if parts:
-            for job, _ in parts:
-                job.pace_ps = pace_of_blocks(parts, block_operation(chosen))
-            return parts, str(block_operation(chosen))
-        try:
-            return self._parts(self._job_for(operation, root, hosts), operation, elements), operation
-        except PlanError as error:
-            raise RefusedError(f"{operation} #{number}: {error}") from error
 
     def _time(
         self, parts: list[Part], operation: str, start_ps: int, *, words: bool, zeros: Sequence[Bools] = ()

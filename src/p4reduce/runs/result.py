@@ -427,7 +427,8 @@ def timeline(spans: Iterable[Span]) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     rows: dict[int, dict[str, int]] = {}
     for span in sorted(spans, key=lambda one: (one.rank, one.start_ps, one.end_ps, one.name)):
-        kind = COMPUTE if span.name == COMPUTE else "collectives" + "".join(span.name.partition(" [")[1:])
+        what, *where = span.name.partition(" [")
+        kind = (COMPUTE if what == COMPUTE else "collectives") + "".join(where)
         if span.rank not in rows:
             rows[span.rank] = {}
             events.append(_name("process_name", span.rank, 0, f"rank {span.rank}"))
@@ -436,8 +437,8 @@ def timeline(spans: Iterable[Span]) -> dict[str, Any]:
             mine[kind] = len(mine)
             events.append(_name("thread_name", span.rank, mine[kind], kind))
         event = {
-            "name": span.name,
-            "cat": COMPUTE if kind == COMPUTE else "collective",
+            "name": span.label or span.name,
+            "cat": COMPUTE if what == COMPUTE else "collective",
             "ph": "X",
             "pid": span.rank,
             "tid": mine[kind],

@@ -1,4 +1,4 @@
-"""The ``p4switch`` command: check, compile, run, trace, serve."""
+"""The ``p4switch`` command: check, compile, fits, run, trace, serve."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ PACKET: Final = "PORT:HEX, as 1:ffffffffffff...; may be given several times"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code: 0, 1 where a packet was not as demanded, 2 for input that cannot be used."""
+    """Run the command; its exit code: 0, 1 where a target cannot run a program, 2 for input that cannot be used."""
     chosen = _parser().parse_args(arguments)
     work: Callable[[argparse.Namespace], int] = chosen.work
     try:
@@ -58,6 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     command("check", _check, "Errors and warnings of a program, each with its line and what mends it.")
     compiling = command("compile", _compile, "BMv2's JSON and P4Info of a program.")
     compiling.add_argument("-o", dest="out", type=Path, metavar="JSON", help="default: its name with .json, here")
+    fitting = command("fits", _fits, "How a program lies in a target's stages, and what no single pass of it can do.")
+    fitting.add_argument("--target", default="tofino2", metavar="TARGET", help="tofino2 (the default), tofino or rmt")
+    fitting.add_argument("--json", action="store_true", help="the same as JSON")
     running = command("run", _run, "Send packets in; a line with port and frame for each that leaves.")
     tracing = command("trace", _trace, "Send packets in, and show what the program does with each.")
     for one in (running, tracing):
@@ -103,6 +106,25 @@ def _compile(chosen: argparse.Namespace) -> int:
     for path, text in ((out, json_text(found.json)), (out.with_suffix(".p4info.txt"), found.p4info())):
         print(f"wrote {write_text(path, text)}", file=sys.stderr)
     return 0
+
+
+def _fits(chosen: argparse.Namespace) -> int:
+    import json  # noqa: PLC0415
+
+    from p4switch.program import fits  # noqa: PLC0415
+    from p4switch.program.loader import load_program  # noqa: PLC0415
+
+    target = fits.target_of(chosen.target)
+    found = _compiled(chosen)
+    if not found.ok or found.json is None:
+        return BAD_INPUT
+    report = fits.judge(load_program(found.json), target)
+    vendor = fits.vendor(chosen.program, target, _defines(chosen.defines), [])
+    if chosen.json:
+        print(json.dumps(report.as_json() | {"vendor": vendor}, indent=1, sort_keys=True))
+    else:
+        print("\n".join(filter(None, (fits.text(report), vendor))))
+    return 0 if report.fits else 1
 
 
 def _switch(chosen: argparse.Namespace, executor: Any) -> "Switch":

@@ -494,6 +494,16 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         handle = self._comm.all_to_all(own, came, start=self._time.now)
         return self._work([handle], [output], lambda: put_bytes(output, came))
 
+    # --- messages: by gloo, and noted for the trace of `p4reduce launch --record`
+
+    def send(self, tensors: Any, target: int, tag: int = 0) -> dist.Work:
+        """To another rank, by gloo; takes no virtual time."""
+        return self._message(self._gloo.send, tensors, target, tag, sends=True)
+
+    def recv(self, tensors: Any, source: int, tag: int = 0) -> dist.Work:
+        """From another rank, by gloo; takes no virtual time."""
+        return self._message(self._gloo.recv, tensors, source, tag, sends=False)
+
     # --- waits and ends
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> dist.Work:
@@ -516,6 +526,13 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self.shutdown()
 
     # --- parts
+
+    def _message(self, carry: Any, tensors: Any, peer: int, tag: int, *, sends: bool) -> dist.Work:
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        _ = self._time.now  # what was computed before is noted before
+        octets = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        wait = self._comm.sent(peer, octets, tag, sends=sends)
+        return _Message(carry(tensors, peer, tag), wait, self._time)
 
     def _summed(self, tensors: list[torch.Tensor], op: Any) -> dist.Work:
         array = array_of(tensors[0]) if len(tensors) == 1 else joined(tensors)
@@ -579,6 +596,35 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _work(self, handles: list[Handle[Any]], tensors: list[torch.Tensor], finish: Callable[[], None]) -> dist.Work:
         return SwitchWork(handles, tensors, finish, self._time)
+
+
+class _Message(dist.Work):  # type: ignore[misc]
+    """One end of a message that gloo carries."""
+
+    def __init__(self, work: Any, waited: Callable[[], None], time: ProcessTime) -> None:
+        super().__init__()
+        self._work, self._waited, self._time = work, waited, time
+
+    def wait(self, *timeout: Any) -> bool:
+        with self._time.waiting():
+            done = bool(self._work.wait(*timeout))
+        self._waited()
+        return done
+
+    def is_completed(self) -> bool:
+        return bool(self._work.is_completed())
+
+    def is_success(self) -> bool:
+        return bool(self._work.is_success())
+
+    def exception(self) -> Any:
+        return self._work.exception()
+
+    def source_rank(self) -> int:
+        return int(self._work.source_rank())
+
+    def synchronize(self) -> None:
+        self.wait()
 
 
 class _Several(dist.Work):  # type: ignore[misc]

@@ -21,8 +21,10 @@ from p4reduce.runs.files import claim
 from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Joining, how_ended
 from p4reduce.runs.launch import launch as start
 from p4reduce.runs.runner import result_of_script
+from p4reduce.runs.traces import recorded, write_rank
 from p4reduce.runs.virtual.cluster import build_topology, cluster_of, worker_hosts
 from p4reduce.runs.virtual.incidents import Incident
+from p4reduce.runs.workload import Rank
 from p4reduce.views.live.session import live_page, real_page, record
 from p4switch.base.values import PS_PER_S
 
@@ -39,6 +41,8 @@ def launch(flags: Launch) -> None:
     output = Output(as_json=flags.as_json)
     command, experiment = flags.command, flags.experiment
     claim(out=flags.out, pcap=flags.pcap)
+    if flags.record is not None:
+        claim(out=flags.record)
     joins = joining_hosts(experiment, flags.join)
     title = f"{Path(command[0]).name}, {experiment.plan} on {experiment.topology}"
     if experiment.time == "real":
@@ -77,6 +81,8 @@ def launch(flags: Launch) -> None:
                         output.note(decision.describe())
                     _note_outside(cluster.outside, joins, flags.workers, output)
                     result, spans = result_of_script(cluster), cluster.spans()
+                    if flags.record is not None:
+                        _record(flags.record, recorded(cluster.told(), spans, cluster.size), output)
                     break
             shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
             output.note(f"{launched.failure}{shown}")
@@ -93,6 +99,17 @@ def launch(flags: Launch) -> None:
                 title=f"{Path(command[0]).name}, {result.network.topology}",
                 spans=spans,
             )
+
+
+def _record(folder: Path, ranks: Sequence[Rank], output: Output) -> None:
+    """Write the traces of all ranks, and say what they lack."""
+    for number, rank in enumerate(ranks):
+        write_rank(folder / f"rank.{number}.et", rank)
+    if not any(node.duration_ps for rank in ranks for node in rank.nodes):
+        output.note(
+            "the traces have no computation: declare it (comm.compute()), or measure it with --compute measured"
+        )
+    output.note(f"wrote {folder / 'rank.0.et'} to rank.{len(ranks) - 1}.et; play them: p4reduce replay {folder}")
 
 
 def joining_hosts(experiment: Experiment, wanted: Sequence[tuple[str, int]]) -> list[Incident]:

@@ -1,15 +1,17 @@
-"""``p4reduce p4``: check and compile P4 programs for v1model, without p4c."""
+"""``p4reduce p4``: check and compile P4 programs for v1model, without p4c, and see whether they fit a target."""
 
 from pathlib import Path
 
 import typer
 
 from p4reduce.base.errors import BadInput
-from p4reduce.base.failures import EXIT_BAD_INPUT
+from p4reduce.base.failures import EXIT_BAD_INPUT, EXIT_FAILED
 from p4reduce.base.output import Output
-from p4reduce.cli.flags.switch import P4Check, P4Compile
+from p4reduce.cli.flags.switch import P4Check, P4Compile, P4Fits
 from p4switch.base.files import write_text
 from p4switch.p4.compile import Compilation, compile_file, json_text
+from p4switch.program import fits as fitting
+from p4switch.program.loader import load_program
 
 
 def check(flags: P4Check) -> None:
@@ -37,7 +39,26 @@ def compile_(flags: P4Compile) -> None:
         raise typer.Exit(EXIT_BAD_INPUT)
 
 
-def _compiled(flags: P4Check | P4Compile) -> Compilation:
+def fits(flags: P4Fits) -> None:
+    """Say how a program lies in a target's stages."""
+    output = Output(as_json=flags.as_json)
+    found = _compiled(flags)
+    if not found.ok or found.json is None:
+        _show(found, output, [])
+        raise typer.Exit(EXIT_BAD_INPUT)
+    target = fitting.target_of(flags.target)
+    report = fitting.judge(load_program(found.json), target)
+    vendor = fitting.vendor(flags.source, target, dict(flags.defines), list(flags.folders))
+    output.data(report.as_json() | {"vendor": vendor})
+    for line in fitting.text(report).splitlines() if not flags.as_json else ():
+        output.line(line)
+    for line in vendor.splitlines() if not flags.as_json else ():
+        output.line(line)
+    if not report.fits:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _compiled(flags: P4Check | P4Compile | P4Fits) -> Compilation:
     if not flags.source.is_file():
         raise BadInput(f"{flags.source}: no such file")
     if flags.source.suffix == ".json":

@@ -1,6 +1,7 @@
-"""Commands that run what their flags describe: ``run``, ``demo``, ``compare``, ``confirm``, ``sweep`` and ``perf``."""
+"""Commands that run work: ``run``, ``demo``, ``compare``, ``confirm``, ``sweep``, ``perf`` and ``replay``."""
 
 import csv
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import IO, Any, Final
 
 from p4reduce.base.errors import Failed
 from p4reduce.base.failures import exit_code
-from p4reduce.base.output import Output, progress_bar, rate_text, share_text, time_text
+from p4reduce.base.output import Output, bytes_text, progress_bar, rate_text, share_text, time_text
 from p4reduce.base.records import to_file
-from p4reduce.cli.flags.run import DEMO, Compare, Confirm, Demo, Perf, Run, Sweep
+from p4reduce.cli.flags.run import DEMO, Compare, Confirm, Demo, Perf, Replay, Run, Sweep
 from p4reduce.control_plane.plans.bounds import MOST_NODES, QUICK_NODES, best_plan_ps
 from p4reduce.group.backend import Span
+from p4reduce.runs import replay as replaying
 from p4reduce.runs import runner
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import (
@@ -29,10 +31,12 @@ from p4reduce.runs.files import (
 )
 from p4reduce.runs.perf import TYPES, Figures, Plan, Row, byte_sizes, measure_flow, measure_virtual
 from p4reduce.runs.result import MODEL_ERROR, RunResult, write_timeline
+from p4reduce.runs.settings import HOST_PLANS
+from p4reduce.runs.traces import read, write_rank
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 from p4reduce.views.live.session import live_page, real_page, record
 from p4reduce.workers.wire import WORD_BITS, words_of
-from p4switch.base.files import together
+from p4switch.base.files import together, write_text
 from p4switch.base.values import PS_PER_US
 
 # Running experiments for a command, and what every such command does with the results.
@@ -430,3 +434,97 @@ def _engines_beside(output: Output, rows: Sequence[Row], plan: Any) -> None:
         for size in plan.sizes
     ]
     output.table(["size (B)", *engines], table, title="busbw (GB/s)")
+
+
+# ``p4reduce replay``: trainings from their traces.
+
+
+def replay(flags: Replay) -> None:
+    """Play the traces with each plan; or write the example."""
+    output = Output(as_json=flags.as_json)
+    if flags.example is not None:
+        _write_example(flags.example, flags.workers or EXAMPLE_RANKS, output)
+        return
+    claim(out=flags.out)
+    workload = read(flags.traces, flags.groups, flags.workers)
+    ranks = len(workload.ranks)
+    largest = max((one.communication.elements for one in workload.meetings), default=1)
+    with progress_bar(output) as open_bar:
+        found = [
+            replaying.play(workload, experiment, open_bar(f"replay {experiment.plan}"))
+            for experiment in flags.experiments(ranks, largest)
+        ]
+    output.data([_replay_data(one) for one in found])
+    first = found[0]
+    output.table(
+        ["plan", "total", "computation", "communication", "exposed", "overlapped", "busiest link", "bytes on it"],
+        [_replay_row(one) for one in found],
+        title=f"{ranks} ranks on {first.topology}, {first.time} time: {first.nodes:,} nodes, {first.meetings:,} "
+        f"collectives and messages, {bytes_text(first.octets)} of a rank",
+    )
+    if len(found) > 1 or ranks > 1:
+        output.line("computation, communication, exposed and overlapped are of the rank with most of exposed")
+    blocks = {"reduce_scatter", "all_gather"} & {one.communication.operation for one in workload.meetings}
+    if blocks and any(one.plan in HOST_PLANS for one in found):
+        output.line(f"{' and '.join(sorted(blocks))}: carried as an all-reduce where hosts add up (docs/replay.md)")
+    if first.time == "flow":
+        output.line(str(MODEL_ERROR))
+    if flags.out is not None:
+        output.note("wrote " + ", ".join(map(str, _write_replay(flags.out, found))))
+    wrong = [one.network.prediction_differences for one in found if one.network and one.network.prediction_differences]
+    if wrong:
+        raise Failed(f"bytes counted differ from the prediction: {wrong[0][0]}")
+
+
+EXAMPLE_RANKS: Final = 8
+
+
+def _write_example(folder: Path, ranks: int, output: Output) -> None:
+    claim(out=folder)
+    written = [
+        write_rank(folder / f"resnet50.{number}.et", rank) for number, rank in enumerate(replaying.example(ranks))
+    ]
+    output.data([str(path) for path in written])
+    output.note(f"wrote {written[0]} to {written[-1].name}; play them: p4reduce replay {folder} -t star8 --rate 100G")
+
+
+def _replay_row(one: replaying.Replay) -> list[str]:
+    worst = max(one.ranks, key=lambda rank: rank.exposed_ps)
+    times = (one.total_ps, worst.compute_ps, worst.communication_ps, worst.exposed_ps, worst.overlapped_ps)
+    network = one.network
+    link = [network.busiest_link, bytes_text(network.busiest_bytes)] if network is not None else ["-", "-"]
+    return [one.plan, *map(time_text, times), *link]
+
+
+def _replay_data(one: replaying.Replay) -> dict[str, Any]:
+    network = one.network
+    return {
+        "plan": one.plan,
+        "topology": one.topology,
+        "time": one.time,
+        "nodes": one.nodes,
+        "meetings": one.meetings,
+        "octets": one.octets,
+        "total_us": one.total_ps / PS_PER_US,
+        "exposed_us": one.exposed_ps / PS_PER_US,
+        "ranks": [_rank_data(rank) for rank in one.ranks],
+        "busiest_link": network.busiest_link if network else None,
+        "busiest_bytes": network.busiest_bytes if network else 0,
+        "total_bytes": network.total_bytes if network else 0,
+        "resend_bytes": sum(link.resend_bytes for link in network.links) if network else 0,
+        "prediction_differences": network.prediction_differences if network else [],
+    }
+
+
+def _rank_data(rank: replaying.RankTimes) -> dict[str, Any]:
+    times = {"end_us": rank.end_ps, "compute_us": rank.compute_ps, "communication_us": rank.communication_ps}
+    times |= {"exposed_us": rank.exposed_ps, "overlapped_us": rank.overlapped_ps}
+    return {"rank": rank.rank} | {name: value / PS_PER_US for name, value in times.items()}
+
+
+def _write_replay(folder: Path, found: Sequence[replaying.Replay]) -> list[Path]:
+    text = json.dumps([_replay_data(one) for one in found], indent=1) + "\n"
+    rows = [{"plan": one.plan, "topology": one.topology, "time": one.time} | _rank_data(rank)
+            for one in found for rank in one.ranks]  # fmt: skip
+    written = [write_text(folder / "replay.json", text), write_rows(folder / "replay.csv", rows)]
+    return written + [write_timeline(folder / f"timeline-{one.plan}.json", one.spans) for one in found]

@@ -119,6 +119,7 @@ class Run:
     "p4reduce launch -n 4 --live scripts/all_reduce.py  # a page shows the network as the script goes on",
     "p4reduce launch -n 64 --time flow train.py          # sums by NumPy, in the time of a model without packets",
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
+    "p4reduce launch -n 4 --compute measured --record out/t scripts/train_ddp.py  # then: p4reduce replay out/t",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
     passes_on=True,
 )
@@ -140,6 +141,8 @@ class Launch:
             default="a day")] = None  # fmt: skip
     out: Out = None
     pcap: Pcap = None
+    record: Annotated[Path | None, Flag("Folder for a Chakra trace of each rank, which 'p4reduce replay' plays.",
+            default="none")] = None  # fmt: skip
     compute: Annotated[str, Flag("Time that computation of PyTorch takes: as declared, or as measured, times FACTOR.",
             metavar="declared|measured[:FACTOR]")] = "declared"  # fmt: skip
     max_restarts: Annotated[int, Flag("Number of times that all ranks are started again when one fails "
@@ -228,6 +231,62 @@ class Perf:
             raise BadInput(
                 f"--minbytes: {self.minbytes} bytes are more than --maxbytes, {self.maxbytes}; exchange them"
             )
+
+
+@command(
+    "replay",
+    "p4reduce replay --example out/resnet50             # writes the traces of 8 ranks",
+    "p4reduce replay out/resnet50 -t star8 --rate 100G --plans steiner,ring,ps",
+    "p4reduce replay llama.0.et --groups groups.json --time flow",
+    "p4reduce replay one-rank.json -n 64 -t fat-tree:k=8 --plans steiner --out out/replay",
+    within=RUN,
+)
+class Replay:
+    """Play execution traces of trainings (Chakra, or PyTorch's linked with its profiler) on the network, plan by plan.
+
+    Computation takes as long as the trace says, and communication as long as its packets take. The table says how much
+    of the communication stands beside computation, and how much does not (exposed). 'p4reduce launch --record' writes
+    traces of your own scripts. docs/replay.md has what is read.
+    """
+
+    traces: Annotated[Sequence[Path], Flag("Traces: a folder, a file of each rank (name.0.et, name.1.et, ...), one of "
+            "them, or one file for all ranks.", argument=True, many=True)] = ()  # fmt: skip
+    groups: Annotated[Path | None, Flag("JSON file of the ranks of process groups, as ASTRA-sim's: "
+            '{"0": [0, 1]}.', reads=True, default="as the traces say")] = None  # fmt: skip
+    plans: Plans = ("steiner", "ring", "ps")
+    time: Annotated[Literal["virtual", "flow"], Flag("Packets, or a fast model without packets.")] = "virtual"
+    out: Annotated[Path | None, Flag("Folder for replay.json, replay.csv and a time-line of each plan for Perfetto.",
+            "-o", default="none")] = None  # fmt: skip
+    example: Annotated[Path | None, Flag("Write the traces of data-parallel ResNet-50 on 8 ranks (or --workers) into "
+            "this folder, and play nothing.", default="none")] = None  # fmt: skip
+    as_json: Json = False
+    settings: Annotated[
+        Settings,
+        Described(
+            omit=(
+                "plan", "model", "collective", "elements", "repeat", "epochs", "target_accuracy", "numbers", "scale",
+                "speculate", "lane_bits", "coarse", "deadline", "quorum",
+            ),
+            helps={"workers": "Number of ranks, which one trace needs that is that of all of them."},
+        ),
+    ]  # fmt: skip
+
+    @property
+    def workers(self) -> int | None:
+        """Ranks, where that is given."""
+        given: int | None = self.settings.given.get("workers")
+        return given
+
+    def experiments(self, ranks: int, elements: int) -> "list[Experiment]":
+        """One for each plan. elements: of the largest collective."""
+        base = {"topology": default_topology(ranks)}
+        return self.settings.of_plans(self.plans, base, workers=ranks, elements=elements, time=self.time)
+
+    def check(self) -> None:
+        """What they may be, and whether there are traces."""
+        _ = self.experiments(self.workers or 1, 1)
+        if bool(self.traces) == (self.example is not None):
+            raise BadInput("TRACES: give a folder or files of traces to play, or --example FOLDER to write some")
 
 
 @command(

@@ -48,6 +48,27 @@ class P4Compile:
 
 
 @command(
+    "p4 fits",
+    "p4reduce p4 fits my.p4",
+    "p4reduce p4 fits p4src/p4reduce.p4 -D LANES=64 --target tofino2 --json",
+    "BFP4C=/opt/bf-p4c p4reduce p4 fits my.p4           # with what the vendor's compiler says",
+)
+class P4Fits:
+    """Show how a program lies in the stages of a match-action target, and what no single pass of it can do.
+
+    Tables, registers, dependencies and memory follow from the program alone, and are lower bounds. Where BFP4C names
+    bf-p4c, the command runs that, too, and shows its reports. The exit code is 1 when something speaks against the
+    target, and 2 when the program does not compile. docs/p4-front-end.md says what is counted.
+    """
+
+    source: Source
+    target: Annotated[Literal["tofino2", "tofino", "rmt"], Flag("Target whose resources are taken.", "-t")] = "tofino2"
+    defines: Defines = ()
+    folders: Folders = ()
+    as_json: Json = False
+
+
+@command(
     "switch",
     "p4reduce switch --grpc-addr 127.0.0.1:9559",
     "p4reduce switch --device-id 1-300 --grpc-addr 127.0.0.1:0 --json",

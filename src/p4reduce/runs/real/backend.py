@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Options, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Message, Options, Wait, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
 from p4reduce.network.jobs.asynchronous import shares
@@ -401,6 +401,12 @@ class RealBackend:
     def group(self, ranks: tuple[int, ...], serial: int) -> "RealBackend":
         """Not in real time, where the jobs are made before the workers."""
         raise ClusterError(f"group {list(ranks)}: in real time there is one group, of all workers")
+
+    def sent(self, message: Message) -> None:
+        """There are no traces of real time."""
+
+    def waited(self, wait: Wait) -> None:
+        """There are no traces of real time."""
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training."""

@@ -11,7 +11,7 @@ from typing import Generic, Self, TypeVar
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.entries import P4Program
-from p4reduce.group.backend import Death, Figure, Joined, Seat, Span
+from p4reduce.group.backend import Death, Figure, Joined, Seat, Span, Told
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError, ExcludedError
 from p4reduce.group.membership import Decision
@@ -140,6 +140,12 @@ class RunCluster(Generic[C]):
                 dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name} [{names}]") for span in one.spans()
             ]
         return found
+
+    def told(self) -> list[tuple[tuple[int, ...], list[Told]]]:
+        """What the ranks of each group did, for their traces; the group of all is the first."""
+        groups = [(tuple(range(self.size)), self._rendezvous)]
+        groups += [(ranks, one) for (ranks, _), one in list(self._groups.items())]
+        return [(ranks, [one.told(place) for place in range(len(ranks))]) for ranks, one in groups]
 
     def _all_groups(self) -> list[Rendezvous]:
         return [self._rendezvous, *self._groups.values()]

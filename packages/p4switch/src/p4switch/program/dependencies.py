@@ -1,0 +1,479 @@
+"""Which statements of a pipeline use whose results, and which decide about which.
+
+Statements are those of the actions, one after the other, with the matches of tables and the conditions of controls
+between them. Uses follow from reaching definitions, decisions from what comes on every way (Ferrante, Ottenstein and
+Warren 1987).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from p4switch.program.actions import (
+    AddHeader,
+    Assertion,
+    Assign,
+    AssignHeader,
+    Clone,
+    Conditional,
+    Count,
+    ExecuteMeter,
+    Exit,
+    FieldInput,
+    GenerateDigest,
+    Hash,
+    HeaderInput,
+    Jump,
+    JumpIfZero,
+    LogMessage,
+    MarkToDrop,
+    MatchTable,
+    MoveHeaders,
+    OneOf,
+    Pipeline,
+    Primitive,
+    Random,
+    RegisterRead,
+    RegisterWrite,
+    RemoveHeader,
+    Several,
+    Truncate,
+)
+from p4switch.program.errors import SourceInfo
+from p4switch.program.expressions import (
+    Arith,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    FieldRef,
+    HeaderEqual,
+    Parameter,
+    Select,
+    Valid,
+    children,
+    walk,
+)
+from p4switch.program.program import Program
+
+Fields = frozenset[str]
+_NONE: Final[Fields] = frozenset()
+
+
+@dataclass
+class Site:
+    """A match, a branch or a statement of a pipeline; ``then``: what may follow."""
+
+    kind: str
+    """match, call (a table without a key), branch, step, or end of the pipeline"""
+    reads: Fields = _NONE
+    writes: Fields = _NONE
+    cost: int = 0
+    """Stages until its result is there; of a branch, until its condition is worked out."""
+    operations: int = 0
+    """Operations one after the other."""
+    source: SourceInfo | None = None
+    array: str = ""
+    """The register or counter that it accesses."""
+    reading: bool = False
+    index: Expr | None = None
+    moves: bool = False
+    """It copies bits of fields."""
+    sure: bool = True
+    """It writes all that it may write."""
+    table: str = ""
+    width: int = 0
+    """Bits that it adds or compares by size, at most."""
+    then: list[int] = field(default_factory=list)
+
+    @property
+    def where(self) -> str:
+        """``file:line``, or the table where nobody knows the line."""
+        return str(self.source) if self.source is not None else self.table
+
+
+class Reads:
+    """Which fields expressions of a program read, as ``header.field``."""
+
+    def __init__(self, program: Program) -> None:
+        self._all = {
+            name: frozenset([f"{name}.$valid$", *(f"{name}.{one.name}" for one in header.type.fields)])
+            for name, header in program.headers.items()
+        }
+        self.program = program
+
+    def header(self, name: str) -> Fields:
+        """All fields of a header, and its validity."""
+        return self._all[name]
+
+    def of(self, *exprs: Expr | None) -> Fields:
+        """What expressions read."""
+        found: set[str] = set()
+        for expr in exprs:
+            for node in walk(expr) if expr is not None else ():
+                if isinstance(node, FieldRef):
+                    found.add(str(node))
+                elif isinstance(node, Valid):
+                    found.add(f"{node.header}.$valid$")
+                elif isinstance(node, HeaderEqual):
+                    found |= self._all[node.left] | self._all[node.right]
+        return frozenset(found)
+
+
+def _operations(expr: Expr) -> int:
+    """Operations one after the other; shifts and masks by constants move bits, which costs none."""
+    inner = max((_operations(child) for child in children(expr)), default=0)
+    if isinstance(expr, Arith):
+        moves = expr.op in {"&", "|", "<<", ">>"} and any(isinstance(one, Const) for one in (expr.left, expr.right))
+        joins = expr.op == "|" and all(isinstance(one, Arith) for one in (expr.left, expr.right))
+        return inner + (not moves and not joins)
+    if isinstance(expr, Select):
+        return inner + 1
+    if isinstance(expr, Compare):
+        plain = any(isinstance(one, Const) for one in (expr.left, expr.right)) or expr.op in {"==", "!="}
+        return inner + (not plain)  # of two fields: a subtraction, and its sign
+    return inner
+
+
+def _has_data(expr: Expr) -> bool:
+    """Whether an entry's parameter is in it."""
+    return any(isinstance(node, Parameter) for node in walk(expr))
+
+
+def _width(expr: Expr) -> int:
+    """The most bits that an expression adds, subtracts or compares by size."""
+    most = 0
+    for node in walk(expr):
+        sized = isinstance(node, Compare) and node.op in {"<", "<=", ">", ">="}
+        if sized or (isinstance(node, Arith) and node.op in {"+", "-", "*"}):
+            most = max([most, *map(_bits_of, children(node))])
+    return most
+
+
+def _bits_of(expr: Expr) -> int:
+    """Of its value, where it is cut or taken from a field; 0 where that is not said."""
+    if isinstance(expr, FieldRef | Parameter | Cast):
+        return expr.width
+    if isinstance(expr, Arith) and isinstance(expr.right, Const):
+        left, number = _bits_of(expr.left), expr.right.value
+        if expr.op == "&" and number >= 0:
+            return min(left, number.bit_length()) if left else number.bit_length()
+        if expr.op in {"<<", ">>"}:
+            return max(0, left + (number if expr.op == "<<" else -number))
+    return max(map(_bits_of, children(expr)), default=0)
+
+
+class Graph:
+    """The statements of one pipeline, and their order."""
+
+    def __init__(self, reads: Reads, pipeline: Pipeline) -> None:
+        self._reads, self._program = reads, reads.program
+        self.sites: list[Site] = []
+        self.entry: dict[str, int] = {}
+        """The site with which a node of the pipeline begins."""
+        self.end = self._add(Site("end"))
+        for name, node in pipeline.nodes.items():
+            self.entry[name] = len(self.sites)
+            if isinstance(node, Conditional):
+                self._add(self._branch(node.condition, node.source))
+            else:
+                self._add(Site("match" if node.keys else "call", reads.of(*(key.target for key in node.keys)),
+                               source=node.source, table=name))  # fmt: skip
+        for name, node in pipeline.nodes.items():
+            at = self.entry[name]
+            if isinstance(node, Conditional):
+                self.sites[at].then = self._nodes(node.following)
+            else:
+                self._actions(node, at)
+        self.start = self.end if pipeline.start is None else self.entry[pipeline.start]
+
+    def _branch(self, condition: Expr, source: SourceInfo | None, table: str = "") -> Site:
+        worked = _operations(condition)
+        read, width = self._reads.of(condition), _width(condition)
+        return Site("branch", read, cost=worked, operations=worked, source=source, table=table, width=width)
+
+    def _add(self, site: Site) -> int:
+        self.sites.append(site)
+        return len(self.sites) - 1
+
+    def _nodes(self, names: Iterable[str | None]) -> list[int]:
+        return list(dict.fromkeys(self.end if name is None else self.entry[name] for name in names))
+
+    def _actions(self, table: MatchTable, at: int) -> None:
+        then = self.sites[at].then
+        chosen = range(len(table.actions))
+        if not table.keys and table.default_action is not None:
+            chosen = range(table.default_action, table.default_action + 1)
+        for number in chosen:
+            after = (table.next_hit, table.next_miss) if table.splits_on_hit else (table.next_by_action[number],)
+            first = self._action(table, number, self._nodes(after))
+            then += [one for one in first if one not in then]
+        if table.keys and table.default_action is None:
+            then += [one for one in self._nodes((table.next_miss,)) if one not in then]
+
+    def _action(self, table: MatchTable, number: int, after: list[int]) -> list[int]:
+        """The sites of an action; those that it begins with, or those behind it where it has none."""
+        primitives = self._program.actions[table.actions[number]].primitives
+        if any(isinstance(one, Exit) for one in primitives):
+            after = list(dict.fromkeys([*after, self.end]))
+        begins: list[list[int]] = []
+        ends: list[int] = []
+        for primitive in primitives:
+            chain = [self._add(site) for site in self._sites(primitive, table.name)]
+            for a, b in pairwise(chain):
+                self.sites[a].then.append(b)
+            begins.append(chain[:1])
+            ends.append(chain[-1] if chain else -1)
+
+        def reach(place: int) -> list[int]:
+            while place < len(primitives):
+                if begins[place]:
+                    return begins[place]
+                one = primitives[place]
+                place = one.to if isinstance(one, Jump) else place + 1
+            return after
+
+        for place, primitive in enumerate(primitives):
+            if ends[place] < 0:
+                continue
+            follows = [place + 1] + ([primitive.to] if isinstance(primitive, JumpIfZero) else [])
+            then = self.sites[ends[place]].then
+            then += [one for to in follows for one in reach(to) if one not in then]
+        return reach(0)
+
+    def _sites(self, primitive: Primitive, table: str) -> Iterator[Site]:
+        """What a primitive reads and writes; nothing for those that only say where to go on."""
+        reads, source = self._reads, getattr(primitive, "source", None)
+
+        def step(read: Fields, *written: str | Fields, cost: int = 1) -> Site:
+            names = _NONE.union(*({one} if isinstance(one, str) else one for one in written))
+            return Site("step", read, names, cost, source=source, table=table)
+
+        match primitive:
+            case Several(primitives=several):
+                for one in several:
+                    yield from self._sites(one, table)
+            case OneOf(cases=cases):
+                inner = [site for _, one in cases for site in self._sites(one, table)]
+                read = reads.of(*(condition for condition, _ in cases)).union(*(one.reads for one in inner))
+                site = step(read, *(one.writes for one in inner))
+                site.sure = False
+                yield site
+            case Assign(target=to, value=value):
+                site = step(reads.of(value), str(to), cost=max(1, _operations(value)))
+                site.operations, site.width = _operations(value), _width(value)
+                site.moves = not site.operations and bool(site.reads) and not _has_data(value)
+                yield site
+            case AssignHeader(target=name, origin=origin):
+                yield step(reads.header(origin), reads.header(name))
+            case AddHeader(header=name):
+                yield step(_NONE, reads.header(name))
+            case RemoveHeader(header=name):
+                yield step(_NONE, f"{name}.$valid$")
+            case MoveHeaders(targets=names, origins=origins, cleared=cleared):
+                yield step(_NONE.union(*map(reads.header, origins)), *map(reads.header, (*names, *cleared)))
+            case MarkToDrop(header=name):
+                yield step(_NONE, f"{name}.egress_spec", f"{name}.mcast_grp")
+            case RegisterRead(target=to, register=name, index=index):
+                site = step(reads.of(index), str(to))
+                site.array, site.reading, site.index = name, True, index
+                yield site
+            case RegisterWrite(register=name, index=index, value=value):
+                site = step(reads.of(index, value))
+                site.array, site.index, site.operations, site.width = name, index, _operations(value), _width(value)
+                yield site
+            case Count(counter=name, index=index):
+                site = step(reads.of(index))
+                site.array, site.index = name, index
+                yield site
+            case Hash(target=to, base=base, size=size, calculation=calculation):
+                inputs = self._program.calculations[calculation].inputs
+                read = reads.of(base, size, *(one.field for one in inputs if isinstance(one, FieldInput)))
+                whole = (reads.header(one.header) for one in inputs if isinstance(one, HeaderInput))
+                yield step(read.union(*whole), str(to))
+            case Random(target=to, low=low, high=high):
+                yield step(reads.of(low, high), str(to))
+            case ExecuteMeter(target=to, index=index):
+                yield step(reads.of(index), str(to))
+            case JumpIfZero(condition=condition):
+                yield self._branch(condition, source, table)
+            case Clone(session=value) | Truncate(length=value):
+                yield step(reads.of(value), cost=0)
+            case GenerateDigest(learn_list=number):
+                yield step(reads.of(*self._program.learn_lists[number].fields), cost=0)
+            case Jump() | Exit() | LogMessage() | Assertion():
+                return
+            case _:
+                yield step(_NONE, cost=0)
+
+    def order(self) -> list[int]:
+        """Sites that can be reached, each behind those before it (loops of actions are cut)."""
+        seen: set[int] = set()
+        found: list[int] = []
+        stack = [(self.start, False)]
+        while stack:
+            at, leaves = stack.pop()
+            if leaves:
+                found.append(at)
+            elif at not in seen:
+                seen.add(at)
+                stack.append((at, True))
+                stack += [(one, False) for one in self.sites[at].then if one not in seen]
+        return found[::-1]
+
+
+@dataclass
+class Flow:
+    """Of one pipeline. Bits of whole numbers stand for sites and definitions, by their numbers."""
+
+    graph: Graph
+    order: list[int]
+    data: dict[int, set[int]] = field(default_factory=dict)
+    """By site: those whose results it uses."""
+    control: dict[int, set[int]] = field(default_factory=dict)
+    """By site: branches and matches that decide about it."""
+    reach: dict[int, int] = field(default_factory=dict)
+    """By site: a bit for each that may follow."""
+    looped: set[int] = field(default_factory=set)
+    """Sites that a packet may come to several times."""
+    live_bits: int = 0
+    """Of fields that are needed at one time, at most."""
+    _came: dict[int, int] = field(default_factory=dict)
+    _of_field: dict[str, int] = field(default_factory=dict)
+    _site_of: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, graph: Graph, widths: Mapping[str, int], kept: Fields) -> "Flow":
+        """``widths``: bits of each field; ``kept``: those that are needed behind the pipeline."""
+        flow = cls(graph, graph.order())
+        flow._define()
+        flow._decide()
+        flow._loop()
+        flow._live(widths, kept)
+        return flow
+
+    def defines(self, at: int, read: Fields) -> int:
+        """A bit for each definition that fields may have at a site."""
+        return sum(self._came[at] & self._of_field.get(name, 0) for name in sorted(read))
+
+    def passes_on(self, copy: int, user: int) -> bool:
+        """Whether a statement that uses a copy may as well use what was copied: on every way it has this copy."""
+        site = self.graph.sites[copy]
+        return site.moves and all(
+            self._site_of[bit] == copy
+            for name in site.writes & self.graph.sites[user].reads
+            for bit in _bits(self._came[user] & self._of_field[name])
+        )
+
+    def _define(self) -> None:
+        sites, place = self.graph.sites, {at: number for number, at in enumerate(self.order)}
+        pairs = [(at, name) for at in self.order for name in sorted(sites[at].writes)]
+        own = {pair: 1 << number for number, pair in enumerate(pairs)}
+        self._site_of = [at for at, _ in pairs]
+        for pair, bit in own.items():
+            self._of_field[pair[1]] = self._of_field.get(pair[1], 0) | bit
+        came = dict.fromkeys(self.order, 0)
+        again = True
+        while again:
+            again = False
+            for at in self.order:
+                out = came[at]
+                for name in sites[at].writes:
+                    out = (out & ~self._of_field[name] if sites[at].sure else out) | own[at, name]
+                for one in sites[at].then:
+                    again |= bool(out & ~came[one]) and place[one] <= place[at]  # a loop
+                    came[one] |= out
+        self._came = came
+        for at in self.order:
+            self.data[at] = set()
+            for name in sites[at].reads:
+                self.data[at].update(self._site_of[bit] for bit in _bits(came[at] & self._of_field.get(name, 0)))
+
+    def _decide(self) -> None:
+        sites = self.graph.sites
+        follows: dict[int, int] = {}
+        self.control = {at: set() for at in self.order}
+        for at in reversed(self.order):
+            then = [one for one in sites[at].then if one in follows]
+            common = follows[then[0]] if then else 0
+            self.reach[at] = 0
+            for one in then:
+                common &= follows[one]
+                self.reach[at] |= self.reach[one] | 1 << one
+            follows[at] = common | 1 << at
+        for at in self.order:
+            for one in sites[at].then:
+                for decided in _bits(follows.get(one, 0) & ~(follows[at] & ~(1 << at))):
+                    self.control[decided].add(at)
+        for at in self.order:
+            table = self.graph.entry.get(sites[at].table) if sites[at].kind in {"step", "branch"} else None
+            if table is not None and sites[table].kind == "match":
+                self.control[at].add(table)
+            self.control[at].discard(at)
+
+    def _loop(self) -> None:
+        place = {at: number for number, at in enumerate(self.order)}
+        for at in self.order:
+            for one in self.graph.sites[at].then:
+                if place[one] <= place[at]:  # back to where a loop begins
+                    around = self.order[place[one] : place[at] + 1]
+                    after = self.reach[one] | 1 << one
+                    self.looped |= {x for x in around if after >> x & 1 and (x == at or self.reach[x] >> at & 1)}
+
+    def _live(self, widths: Mapping[str, int], kept: Fields) -> None:
+        sites = self.graph.sites
+        live: dict[int, Fields] = {self.graph.end: kept}
+        for at in reversed(self.order):
+            out = _NONE.union(*(live[one] for one in sites[at].then if one in live)) if at != self.graph.end else kept
+            live[at] = (out - sites[at].writes if sites[at].sure else out) | sites[at].reads
+            if sites[at].kind != "step":
+                self.live_bits = max(self.live_bits, sum(widths.get(name, 0) for name in live[at]))
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low
+
+
+def components(nodes: Sequence[int], before: Mapping[int, set[int]]) -> list[list[int]]:
+    """Strongly connected components (Tarjan 1972), those that others wait for first."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    found: list[list[int]] = []
+    for root in nodes:
+        if root in index:
+            continue
+        work: list[tuple[int, Iterator[int]]] = [(root, iter(sorted(before[root])))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            at, rest = work[-1]
+            for one in rest:
+                if one not in index:
+                    index[one] = low[one] = len(index)
+                    stack.append(one)
+                    on_stack.add(one)
+                    work.append((one, iter(sorted(before[one]))))
+                    break
+                if one in on_stack:
+                    low[at] = min(low[at], index[one])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[at])
+                if low[at] == index[at]:
+                    component = []
+                    while True:
+                        one = stack.pop()
+                        on_stack.discard(one)
+                        component.append(one)
+                        if one == at:
+                            break
+                    found.append(component)
+    return found

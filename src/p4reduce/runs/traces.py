@@ -1,0 +1,676 @@
+"""Execution traces of trainings: read, written, and checked before anything is played.
+
+A trace says what each rank computed and communicated, and what depends on what. Four formats are read: Chakra's
+protobuf (``*.et``: messages with their lengths ahead, ``et_def.proto`` of mlcommons/chakra, 0.0.4), the JSON that
+Chakra's jsonizer makes of it, the JSON that its feeder takes, and the JSON of PyTorch's execution trace observer after
+Chakra's ``trace_link`` has added the device's times. As for the feeder, a node waits for its ``data_deps``;
+``ctrl_deps`` are callers. ``comm_size`` is in bytes of a rank's input, as ASTRA-sim takes it: its shard of an
+all-gather, the whole tensor of an all-reduce, reduce-scatter or all-to-all.
+"""
+
+import ast
+import gzip
+import json
+import re
+import struct
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from p4reduce.group.backend import COMPUTE as COMPUTED
+from p4reduce.group.backend import Span, Told, Wait
+from p4reduce.runs.workload import Communication, Node, Rank, TraceError, Workload, check
+from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import PS_PER_US
+
+METADATA, COMPUTE, SEND, RECV, COLLECTIVE = 1, 4, 5, 6, 7
+NODE_TYPES: Final = {
+    "INVALID_NODE": 0, "METADATA_NODE": METADATA, "MEM_LOAD_NODE": 2, "MEM_STORE_NODE": 3, "COMP_NODE": COMPUTE,
+    "COMM_SEND_NODE": SEND, "COMM_RECV_NODE": RECV, "COMM_COLL_NODE": COLLECTIVE,
+}  # fmt: skip
+"""``NodeType`` of the schema."""
+COMM_TYPES: Final = (
+    "all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all", "reduce_scatter",
+    "reduce_scatter", "barrier",
+)  # fmt: skip
+"""``CollectiveCommType`` of the schema; REDUCE_SCATTER_BLOCK is a reduce-scatter of equal blocks."""
+REFUSED: Final = frozenset({"gather", "scatter"})
+GROUPS_NODE: Final = "process_group:init"
+"""In the name of the node with which PyTorch says what ranks its process groups have."""
+MOST_OCTETS: Final = 1 << 40
+MOST_MICROSECONDS: Final = 10**12
+MOST_FILE: Final = 1 << 31
+"""bytes of a file, unpacked"""
+
+
+# Protobuf: fields of a message, as the encoding's specification has them (protobuf.dev/programming-guides/encoding).
+
+
+class _Malformed(Exception):
+    """Bytes or values that are none of the format's."""
+
+
+def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= end:
+            raise _Malformed(f"ends in the middle of a number, at byte {at}")
+        octet = data[at]
+        at += 1
+        value |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            if value >> 64:
+                break
+            return value, at
+    raise _Malformed(f"has a number of more than 64 bits before byte {at}")
+
+
+def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, Any]]:
+    """Number, wire type and value of each field: a whole number, or where its bytes begin and end."""
+    while at < end:
+        key, at = _varint(data, at, end)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(data, at, end)
+            yield number, wire, value
+            continue
+        if wire == 2:
+            size, at = _varint(data, at, end)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise _Malformed(f"has a field of unknown kind {wire} before byte {at}")
+        if size > end - at:
+            raise _Malformed(f"has a field of {size} bytes at byte {at}, of which {end - at} are there")
+        yield number, wire, (at, at + size)
+        at += size
+
+
+def _text(data: bytes, place: tuple[int, int]) -> str:
+    return data[slice(*place)].decode(errors="replace")
+
+
+def _packed(data: bytes, wire: int, value: Any) -> Iterator[int]:
+    """Repeated whole numbers, packed or one by one."""
+    if wire == 0:
+        yield value
+    elif wire == 2:
+        at, end = value
+        while at < end:
+            found, at = _varint(data, at, end)
+            yield found
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _attribute(data: bytes, place: tuple[int, int]) -> tuple[str, Any]:
+    name = ""
+    found: Any = None
+    for number, wire, value in _fields(data, *place):
+        if number == 1 and wire == 2:
+            name = _text(data, value)
+        elif number in (7, 9) and wire == 0:
+            found = _signed(value)
+        elif number in (15, 17) and wire == 0:
+            found = (value >> 1) ^ -(value & 1)
+        elif number in (11, 13, 27) and wire == 0:
+            found = value
+        elif number in (19, 21, 23, 25) and wire in (1, 5):
+            found = int.from_bytes(data[slice(*value)], "little", signed=number in (23, 25))
+        elif number in (3, 5) and wire in (1, 5):
+            (found,) = struct.unpack("<d" if wire == 1 else "<f", data[slice(*value)])
+        elif number == 29 and wire == 2:
+            found = _text(data, value)
+    return name, found
+
+
+@dataclass
+class _Raw:
+    """A node as a file has it."""
+
+    number: Any = 0
+    name: str = ""
+    kind: Any = 0
+    after: list[Any] = field(default_factory=list)
+    duration: Any = 0
+    about: dict[str, Any] = field(default_factory=dict)
+    values: Any = ""
+
+
+def _raw_node(data: bytes, at: int, end: int) -> _Raw:
+    raw = _Raw()
+    for number, wire, value in _fields(data, at, end):
+        if number in (1, 3, 7) and wire == 0:
+            setattr(raw, {1: "number", 3: "kind", 7: "duration"}[number], value)
+        elif number == 2 and wire == 2:
+            raw.name = _text(data, value)
+        elif number == 5:
+            raw.after += _packed(data, wire, value)
+        elif number == 8 and wire == 2:
+            raw.values = next((_text(data, one) for no, kind, one in _fields(data, *value) if (no, kind) == (1, 2)), "")
+        elif number == 10 and wire == 2:
+            name, found = _attribute(data, value)
+            raw.about[name] = found
+    return raw
+
+
+def _raw_protobuf(data: bytes) -> Iterator[_Raw]:
+    at = count = 0
+    while at < len(data):
+        size, at = _varint(data, at, len(data))
+        if size > len(data) - at:
+            raise _Malformed(
+                f"message {count} has {size} bytes, of which {len(data) - at} are there: the file is cut off"
+            )
+        if count:  # the first one is the file's metadata
+            yield _raw_node(data, at, at + size)
+        at, count = at + size, count + 1
+
+
+# JSON, as Chakra's jsonizer writes it: one object behind the other, the metadata first.
+
+
+def _raw_json(documents: Sequence[Any]) -> Iterator[_Raw]:
+    for number, one in enumerate(documents):
+        if not isinstance(one, dict):
+            raise _Malformed(f"object {number} is no JSON object but a {type(one).__name__}")
+        if number == 0 and "type" not in one and "id" not in one:
+            continue
+        about = {}
+        for entry in _list(one, "attr"):
+            values = {key: value for key, value in entry.items() if key not in {"name", "docString"}}
+            about[str(entry.get("name", ""))] = next(iter(values.values()), None)
+        inputs = one.get("inputs")
+        yield _Raw(
+            one.get("id", 0),
+            str(one.get("name", "")),
+            NODE_TYPES.get(str(one.get("type")), one.get("type", 0)),
+            _list(one, "dataDeps", dict_of=False),
+            one.get("durationMicros", 0),
+            about,
+            inputs.get("values", "") if isinstance(inputs, dict) else "",
+        )
+
+
+def _raw_feeder(document: Mapping[str, Any]) -> Iterator[_Raw]:
+    """The JSON that Chakra's feeder takes in the place of protobuf."""
+    for one in _list(document, "workload_graph"):
+        yield _Raw(
+            one.get("Id", 0),
+            str(one.get("Name", "")),
+            one.get("NodeType", 0),
+            _list(one, "data_deps", dict_of=False),
+            one.get("runtime", 0),
+            one,
+        )
+
+
+def _list(one: Mapping[str, Any], name: str, *, dict_of: bool = True) -> list[Any]:
+    found = one.get(name, [])
+    if not isinstance(found, list) or (dict_of and not all(isinstance(entry, dict) for entry in found)):
+        raise _Malformed(f"node {one.get('id')}: {name} is no list{' of objects' * dict_of}")
+    return found
+
+
+# JSON of PyTorch: calls on the host as a tree, and what they started on the device (Sridharan et al., arXiv
+# 2305.14516).
+#
+# What a thread of the host called runs in the order of the calls, and so does what a stream of the device was given;
+# device work waits for the call that started it, and for what trace_link found that it synchronizes with.
+
+
+_KERNELS: Final = {
+    "allreduce": "all_reduce", "alltoall": "all_to_all", "allgather": "all_gather", "reducescatter": "reduce_scatter",
+    "broadcast": "broadcast", "sendrecv": "all_to_all", "reduce": "reduce",
+}  # fmt: skip
+"""In names of NCCL's kernels, longer ones first."""
+
+
+def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
+    nodes = _list(document, "nodes")
+    by_number: dict[int, dict[str, Any]] = {}
+    parents: dict[int, int] = {}
+    children: dict[int, list[int]] = defaultdict(list)
+    for one in nodes:
+        number = _whole(one.get("id"), "id")
+        if number in by_number:
+            raise _Malformed(f"node {number} is there twice; ids are unique")
+        by_number[number] = one
+        parent = _whole(one.get("ctrl_deps", one.get("parent", 0)) or 0, f"node {number}: ctrl_deps")
+        parents[number] = parent if parent != number else -1  # the node of the process names itself
+        children[parents[number]].append(number)
+    if not any(one.get("exclusive_dur") or one.get("dur") for one in nodes):
+        raise _Malformed(
+            "has no times: PyTorch's observer notes none; link it with the profiler's trace (chakra_trace_link), or "
+            "record with 'p4reduce launch --record'"
+        )
+    last: dict[Any, int] = {}  # what a thread called last, or a stream was given
+    below = [number for number in children if number not in by_number]
+    stack = sorted((child for number in below for child in children[number]), reverse=True)
+    root: dict[int, int] = {}
+    while stack:
+        number = stack.pop()
+        one = by_number[number]
+        parent = parents[number]
+        thread = "execution_trace|thread" in str(one.get("name")) or "execution_graph|thread" in str(one.get("name"))
+        root[number] = number if thread or parent not in root else root[parent]
+        on_device = one.get("cat") is not None
+        about = {str(entry.get("name")): entry.get("value") for entry in _list(one, "attrs")} if "attrs" in one else {}
+        row = ("stream", str(one.get("stream", 0))) if on_device else ("thread", root[number])
+        after = [last[row]] if row in last else []
+        after += [parent] if parent in by_number and on_device else []
+        for name in ("inter_thread_dep", "sync_dep"):
+            found = one.get(name)
+            after += found if isinstance(found, list) else [found] if found is not None else []
+        last[row] = number
+        name, kind = str(one.get("name", "")), COMPUTE
+        about["is_cpu_op"] = not on_device
+        if GROUPS_NODE in name:
+            kind = METADATA
+        elif on_device and "nccl" in name.lower():
+            plain = name.replace("_", "").lower()
+            operation = next((found for key, found in _KERNELS.items() if key in plain), None)
+            if operation is None:
+                raise _Malformed(f"node {number} ({one_line(name, 40)}): is no collective that is known")
+            kind = COLLECTIVE
+            about |= {"comm_type": COMM_TYPES.index(operation), "comm_size": _octets_of(one, number)}
+            about |= {"pg_name": str(one.get("pg_name", about.get("pg_name", "")) or "")}
+        duration = 0 if "Optimizer.step" in name else one.get("exclusive_dur") or 0
+        inputs = one.get("inputs")
+        values = inputs.get("values", "") if isinstance(inputs, dict) else ""
+        yield _Raw(number, name, kind, after, duration, about, values)
+        stack += sorted(children[number], reverse=True)
+    if len(root) < len(nodes):
+        lost = next(number for number in by_number if number not in root)
+        raise _Malformed(f"node {lost}: its callers (ctrl_deps) call each other; the file is no tree of calls")
+
+
+def _octets_of(one: Mapping[str, Any], number: int) -> int:
+    """Bytes of the tensors among a node's inputs: [tensor, storage, offset, elements, bytes of each, device]."""
+    inputs = one.get("inputs")
+    total = 0
+    try:
+        for value, kind in zip(inputs["values"], inputs["types"], strict=True):  # type: ignore[index]
+            if "Tensor" in kind:
+                several = value if kind.startswith("GenericList") else [value]
+                total += sum(_whole(tensor[3], "elements") * _whole(tensor[4], "bytes") for tensor in several)
+    except (TypeError, KeyError, IndexError, ValueError):
+        raise _Malformed(f"node {number}: inputs are not those of PyTorch's observer (values, types)") from None
+    return total
+
+
+# Of any format: values that are checked.
+
+
+def _whole(value: Any, name: str, most: int = (1 << 64) - 1) -> int:
+    """A whole number from 0; JSON has it as text, too."""
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,40}", value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _Malformed(f"{name}: {one_line(repr(value), 40)} is no whole number")
+    if value < 0:
+        raise _Malformed(f"{name}: {one_line(str(value), 40)} is below 0")
+    if value > most:
+        shown = f"{value:.6g}" if value.bit_length() < 1000 else f"a number of {value.bit_length()} bits"
+        raise _Malformed(f"{name}: {shown} is not between 0 and {most:.6g}")
+    return value
+
+
+def _node(raw: _Raw) -> Node:
+    number = _whole(raw.number, "id")
+    try:
+        return _checked(raw, number)
+    except _Malformed as error:
+        raise _Malformed(f"node {number} ({one_line(raw.name, 40)}): {error}") from None
+
+
+def _checked(raw: _Raw, number: int) -> Node:
+    kind = _whole(raw.kind, "type")
+    if kind not in NODE_TYPES.values() or kind == 0:
+        raise _Malformed(f"type: {kind} is none of {', '.join(list(NODE_TYPES)[1:])}")
+    after = tuple(dict.fromkeys(_whole(one, "dependency") for one in raw.after))
+    about = raw.about
+    if kind in (SEND, RECV, COLLECTIVE) and about.get("is_cpu_op") and "comm_size" not in about:
+        kind = COMPUTE  # the call on the host, whose kernel is a node of its own
+    if kind in (SEND, RECV):
+        octets = _size(about)
+        name = "comm_dst" if kind == SEND else "comm_src"
+        if about.get(name) is None:
+            raise _Malformed(f"{name}: is missing; it is the rank that the message goes to or comes from")
+        sent = Communication(
+            "send" if kind == SEND else "recv",
+            octets,
+            str(about.get("pg_name") or ""),
+            _whole(about[name], name, 1 << 32),
+            _whole(about.get("comm_tag") or 0, "comm_tag"),
+        )
+        return Node(number, raw.name, after, communication=sent)
+    if kind == COLLECTIVE:
+        which = _whole(about.get("comm_type", 0), "comm_type")
+        if which >= len(COMM_TYPES):
+            raise _Malformed(f"comm_type: {which} is none of CollectiveCommType, 0..{len(COMM_TYPES) - 1}")
+        operation = COMM_TYPES[which]
+        if operation in REFUSED:
+            raise _Malformed(f"comm_type: {operation} has no plan here; record an all_gather or broadcast in its place")
+        octets = 0 if operation == "barrier" else _size(about)
+        root = about.get("comm_root", about.get("root", 0))
+        group = str(about.get("pg_name") or "")
+        return Node(
+            number, raw.name, after, communication=Communication(operation, octets, group, _whole(root, "root"))
+        )
+    if isinstance(raw.duration, float) and 0 <= raw.duration <= MOST_MICROSECONDS:
+        duration_ps = round(raw.duration * PS_PER_US)
+    else:
+        duration_ps = _whole(raw.duration, "duration_micros", MOST_MICROSECONDS) * PS_PER_US
+    return Node(number, raw.name, after, 0 if kind == METADATA else duration_ps, bool(about.get("is_cpu_op")))
+
+
+def _size(about: Mapping[str, Any]) -> int:
+    if about.get("comm_size") is None:
+        raise _Malformed("comm_size: is missing; it is the number of bytes of the rank's input")
+    octets = _whole(about["comm_size"], "comm_size", MOST_OCTETS)
+    if not octets:
+        raise _Malformed("comm_size: 0 bytes have nothing to send; leave the node out, or give its bytes")
+    return octets
+
+
+def _groups_of(raw: _Raw) -> dict[str, tuple[int, ...]]:
+    """Process groups, as PyTorch writes them: a list whose first value is JSON."""
+    values = raw.values
+    try:
+        if isinstance(values, str):
+            values = ast.literal_eval(values)
+        found = json.loads(values[0] if isinstance(values, list | tuple) else values)
+        return {str(one["pg_name"]): tuple(_whole(rank, "rank", 1 << 32) for rank in one["ranks"]) for one in found}
+    except (ValueError, SyntaxError, TypeError, KeyError, IndexError, RecursionError, MemoryError):
+        raise _Malformed(f"{GROUPS_NODE}: its input is no JSON list of objects with pg_name and ranks") from None
+
+
+# Files: which there are, and what they hold.
+
+
+def read_rank(path: Path) -> Rank:
+    """The trace of a file. Raises `TraceError`."""
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as file:
+            data = file.read(MOST_FILE + 1)
+    except (OSError, EOFError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise TraceError(f"{path}: {said}") from None
+    if len(data) > MOST_FILE:
+        raise TraceError(f"{path}: is longer than {MOST_FILE >> 30} GiB; cut it into fewer iterations")
+    rank = Rank(str(path), [])
+    try:
+        for raw_node in _raw(data):
+            if GROUPS_NODE in raw_node.name and raw_node.values:
+                rank.groups |= _groups_of(raw_node)
+            rank.nodes.append(_node(raw_node))
+    except _Malformed as error:
+        raise TraceError(f"{path}: {error}") from None
+    if not rank.nodes:
+        raise TraceError(f"{path}: has no nodes; a Chakra trace has its metadata and then its nodes")
+    return rank
+
+
+def _raw(data: bytes) -> Iterator[_Raw]:
+    begin = data[:64].lstrip()[:1]
+    if begin not in (b"{", b"["):
+        return _raw_protobuf(data)
+    try:
+        text, decoder, at = data.decode(), json.JSONDecoder(), 0
+        documents: list[Any] = []
+        while at < len(text):
+            if text[at].isspace():
+                at += 1
+                continue
+            one, at = decoder.raw_decode(text, at)
+            documents += one if isinstance(one, list) and not documents else [one]
+    except (ValueError, RecursionError) as error:
+        if data[:1] in (b"{", b"["):
+            raise _Malformed(f"is no JSON: {error}") from None
+        return _raw_protobuf(data)
+    if len(documents) == 1 and isinstance(documents[0], dict):
+        if "nodes" in documents[0]:
+            return _raw_pytorch(documents[0])
+        if "workload_graph" in documents[0]:
+            return _raw_feeder(documents[0])
+    return _raw_json(documents)
+
+
+SUFFIXES: Final = (".et", ".json", ".et.gz")
+_RANK: Final = re.compile(r"(.*?)(\d+)(\.et|\.json|\.et\.gz)")
+
+
+def files_of(given: Sequence[Path]) -> list[Path]:
+    """The files of all ranks, in their order: a folder's, those with one prefix and their rank behind, or those given.
+
+    One file that has no others beside it is the trace of every rank. Raises `TraceError`.
+    """
+    if len(given) == 1:
+        (path,) = given
+        if path.is_dir():
+            given = sorted(one for one in path.iterdir() if _RANK.fullmatch(one.name))
+            if not given:
+                raise TraceError(f"{path}: has no traces; they are called as rank.0.et, rank.1.et and so on")
+        elif path.exists():
+            named = _RANK.fullmatch(path.name)
+            given = _beside(path.parent, named[1], named[3]) if named is not None else [path]
+        else:
+            given = _beside(path.parent, f"{path.name}.", ".et")
+            if not given:
+                raise TraceError(f"{path}: there is no such file, and no {path.name}.0.et; 'p4reduce replay --example "
+                                 "FOLDER' writes traces to begin with")  # fmt: skip
+    if len(given) == 1:
+        return [*given]
+    by_rank: dict[int, Path] = {}
+    for path in given:
+        named = _RANK.fullmatch(path.name)
+        if named is None:
+            raise TraceError(f"{path}: its name does not end in a rank, as rank.0.et does")
+        if int(named[2]) in by_rank:
+            raise TraceError(
+                f"{path}: rank {named[2]} has {by_rank[int(named[2])]} already; give one file for each rank"
+            )
+        by_rank[int(named[2])] = path
+    for rank in range(len(by_rank)):
+        if rank not in by_rank:
+            raise TraceError(f"{given[0].parent}: {len(by_rank)} traces, but none of rank {rank}; ranks count from 0")
+    return [by_rank[rank] for rank in range(len(by_rank))]
+
+
+def _beside(folder: Path, prefix: str, suffix: str) -> list[Path]:
+    found = (_RANK.fullmatch(one.name) for one in folder.iterdir()) if folder.is_dir() else ()
+    return sorted(folder / one[0] for one in found if one is not None and (one[1], one[3]) == (prefix, suffix))
+
+
+def read_groups(path: Path) -> dict[str, tuple[int, ...]]:
+    """Process groups from a JSON file, as ASTRA-sim's: ``{"0": [0, 1], "1": [2, 3]}``. Raises `TraceError`."""
+    try:
+        found = json.loads(path.read_bytes())
+        return {str(name): tuple(_whole(one, "rank", 1 << 32) for one in found[name]) for name in found}
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror}") from None
+    except (ValueError, TypeError, RecursionError, _Malformed):
+        raise TraceError(f'{path}: is no JSON object of groups, as {{"0": [0, 1], "1": [2, 3]}}') from None
+
+
+def read(given: Sequence[Path], groups: Path | None = None, workers: int | None = None) -> Workload:
+    """The traces of all ranks, checked. Raises `TraceError`.
+
+    workers: ranks of a training whose ranks all have the one trace that is given.
+    """
+    files = files_of(given)
+    ranks = [read_rank(path) for path in files]
+    if len(ranks) == 1 and workers is None and any(node.communication for node in ranks[0].nodes):
+        raise TraceError(f"{files[0]}: is the one trace of every rank; say with --workers how many ranks there are")
+    if len(ranks) > 1 and workers is not None and workers != len(ranks):
+        raise TraceError(
+            f"{files[0].parent}: has traces of {len(ranks)} ranks, not of --workers {workers}; leave it out"
+        )
+    if len(ranks) == 1 and workers is not None and workers > 1:
+        if any(node.communication and node.communication.operation in {"send", "recv"} for node in ranks[0].nodes):
+            raise TraceError(f"{files[0]}: has messages, so that ranks differ; give a trace for each rank")
+        ranks = [ranks[0]] * workers
+    return check(ranks, {} if groups is None else read_groups(groups))
+
+
+# Writing: what `p4reduce launch --record` and the example write, as any Chakra tool reads it.
+
+
+def _number_field(number: int, value: int) -> bytes:
+    return _of_varint(number << 3) + _of_varint(value) if value else b""
+
+
+def _of_varint(value: int) -> bytes:
+    octets = bytearray()
+    while value > 0x7F:
+        octets.append(value & 0x7F | 0x80)
+        value >>= 7
+    octets.append(value)
+    return bytes(octets)
+
+
+def _bytes_field(number: int, octets: bytes) -> bytes:
+    return _of_varint(number << 3 | 2) + _of_varint(len(octets)) + octets
+
+
+def _about(name: str, number: int, value: int | str) -> bytes:
+    text = isinstance(value, str)
+    octets = _bytes_field(number, str(value).encode()) if text else _of_varint(number << 3) + _of_varint(int(value))
+    return _bytes_field(10, _bytes_field(1, name.encode()) + octets)
+
+
+def write_rank(path: Path, rank: Rank) -> Path:
+    """Write a rank's trace; process groups as PyTorch names them."""
+    groups = [{"pg_name": name, "ranks": list(ranks)} for name, ranks in rank.groups.items()]
+    messages = [_bytes_field(1, b"0.0.4")]
+    number = 1 + max((node.number for node in rank.nodes), default=0)
+    if groups:
+        values = _bytes_field(1, repr([json.dumps(groups)]).encode())
+        named = _bytes_field(2, f"## {GROUPS_NODE} ##".encode()) + _number_field(3, METADATA)
+        messages.append(_number_field(1, number) + named + _bytes_field(8, values))
+    messages += [_written(node) for node in rank.nodes]
+    path.write_bytes(b"".join(_of_varint(len(one)) + one for one in messages))
+    return path
+
+
+def _written(node: Node) -> bytes:
+    found = node.communication
+    kind = COMPUTE if found is None else {"send": SEND, "recv": RECV}.get(found.operation, COLLECTIVE)
+    octets = _number_field(1, node.number) + _bytes_field(2, node.name.encode()) + _number_field(3, kind)
+    octets += _bytes_field(5, b"".join(map(_of_varint, node.after))) if node.after else b""
+    octets += _number_field(7, round(node.duration_ps / PS_PER_US))
+    octets += _about("is_cpu_op", 27, int(node.on_host))
+    if found is None:
+        return octets
+    if kind == COLLECTIVE:
+        octets += _about("comm_type", 9, COMM_TYPES.index(found.operation))
+        octets += _about("comm_root", 9, found.peer) if found.operation in {"broadcast", "reduce"} else b""
+    else:
+        octets += _about("comm_dst" if kind == SEND else "comm_src", 7, found.peer) + _about("comm_tag", 7, found.tag)
+    octets += _about("comm_size", 9, found.octets) if found.operation != "barrier" else b""
+    return octets + (_about("pg_name", 29, found.group) if found.group else b"")
+
+
+# What ranks of `p4reduce launch` did, as traces.
+#
+# A rank's script is one thread: what it called follows on what it computed before, and on what it waited for. How long
+# it waited is not in the trace, since that depends on the network.
+
+
+_UNKNOWN: Final = frozenset({"push", "pull", "push_pull"})
+
+
+def recorded(told: Sequence[tuple[tuple[int, ...], Sequence[Told]]], computed: Iterable[Span], size: int) -> list[Rank]:
+    """The traces of ``size`` ranks. ``told``: of each group its ranks and what each of them did; the first has all.
+
+    Raises `TraceError` for what a trace has no node for.
+    """
+    names = {ranks: str(number) for number, (ranks, _) in reversed(list(enumerate(told)))}
+    groups = {name: ranks for ranks, name in names.items()}
+    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for span in computed:
+        if span.name == COMPUTED:
+            spans[span.rank].append((span.start_ps, span.end_ps))
+    found = []
+    for rank in range(size):
+        story = _Story(spans[rank])
+        for ranks, members in told:
+            if rank in ranks:
+                story.add(members[ranks.index(rank)], names[ranks], ranks)
+        found.append(Rank(f"rank {rank}", story.nodes(), groups))
+    return found
+
+
+class _Story:
+    """What one rank did, in order of its clock."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self._spans = spans
+        self._events: list[tuple[int, int, int, Communication | Wait]] = []
+        self._done: dict[int, list[int]] = defaultdict(list)  # events by when they were done
+        self._messages: dict[tuple[str, int], int] = {}
+
+    def add(self, told: Told, group: str, ranks: Sequence[int]) -> None:
+        """What it did in one of its groups."""
+        for call in told.calls:
+            if call.operation in _UNKNOWN:
+                raise TraceError(f"--record: a trace has no node for {call.operation}, which needs a parameter server")
+            octets = 0 if call.operation == "barrier" else 4 * call.elements
+            octets //= len(ranks) if call.operation == "all_gather" else 1
+            root = ranks[call.root] if call.operation == "broadcast" else 0
+            self._done[call.done_ps].append(len(self._events))
+            self._add(call.called_ps, 1, Communication(call.operation, octets, group, root))
+        for number, one in enumerate(told.messages):
+            self._messages[group, number] = len(self._events)
+            self._add(
+                one.at_ps, 1, Communication("send" if one.sends else "recv", one.octets, group, one.peer, one.tag)
+            )
+        for wait in told.waits:
+            place = self._messages.get((group, wait.message))
+            self._done[-1 - len(self._events)] = [] if place is None else [place]
+            # A wait for what is over already costs nothing, and comes before what is called at the same time.
+            self._add(wait.at_ps, 2 if wait.until_ps > wait.at_ps or wait.message >= 0 else 0, wait)
+
+    def _add(self, at_ps: int, turn: int, event: Communication | Wait) -> None:
+        self._events.append((at_ps, turn, len(self._events), event))
+
+    def nodes(self) -> list[Node]:
+        """The rank's trace."""
+        cuts = sorted({at_ps for at_ps, *_ in self._events})
+        pieces = [piece for begin, end in self._spans for piece in _cut(begin, end, cuts)]
+        todo: list[tuple[int, int, int, Any]] = [(end, -1, begin, begin) for begin, end in pieces]
+        nodes: list[Node] = []
+        numbers: dict[int, int] = {}
+        last: list[int] = []
+        waited: list[int] = []
+        for at_ps, turn, place, event in sorted([*todo, *self._events], key=lambda one: one[:3]):
+            after = tuple(dict.fromkeys([*last, *waited]))
+            if turn < 0:
+                nodes.append(Node(len(nodes), "compute", after, at_ps - event))
+                last, waited = [len(nodes) - 1], []
+            elif isinstance(event, Wait):
+                sought = self._done[-1 - place] if event.message >= 0 else self._done.get(event.until_ps, [])
+                waited += [numbers[one] for one in sought if one in numbers]
+            else:
+                numbers[place] = len(nodes)
+                nodes.append(Node(len(nodes), event.operation, after, communication=event))
+        if waited:
+            nodes.append(Node(len(nodes), "end", tuple(dict.fromkeys([*last, *waited]))))
+        return nodes
+
+
+def _cut(begin: int, end: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """An interval in pieces that end where something was called."""
+    inside = cuts[bisect_right(cuts, begin) : bisect_left(cuts, end)]
+    return list(pairwise([begin, *inside, end]))

@@ -1,0 +1,374 @@
+"""A training as traces describe it: what each rank computes and communicates, and what waits for what.
+
+:func:`check` makes sure that it comes to its end: every dependency is there, all members of a group call the same in
+one order, and nothing waits for itself, be it over several ranks.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+from p4reduce.base.errors import BadInput
+from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import PS_PER_S
+
+
+class TraceError(BadInput, ValueError):
+    """A trace that cannot be played; the text names the file, the node and the fix."""
+
+
+DEFAULT_GROUPS: Final = frozenset({"", "0", "default_pg"})
+"""Names of the group of all ranks, where a trace says nothing of it."""
+MOST_PS: Final = 1 << 62
+"""of a rank's computation: half of what virtual time has"""
+
+
+@dataclass(frozen=True)
+class Communication:
+    """What one rank does of a collective, or of a message."""
+
+    operation: str
+    """Of ``COMM_TYPES``, or 'send' or 'recv'."""
+    octets: int = 0
+    """Of the rank's input."""
+    group: str = ""
+    """Name of the process group; empty: all ranks."""
+    peer: int = 0
+    """Rank that a message goes to or comes from; of a broadcast or reduce its root."""
+    tag: int = 0
+
+    @property
+    def elements(self) -> int:
+        """Lanes of 32 bits that hold it; 1 where it has no bytes (a barrier)."""
+        return max(1, -(-self.octets // 4))
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of one rank."""
+
+    number: int
+    """Its id."""
+    name: str
+    after: tuple[int, ...] = ()
+    """Ids of the nodes that it waits for."""
+    duration_ps: int = 0
+    """Of computation."""
+    on_host: bool = False
+    """It occupies the rank's CPU, not its accelerator."""
+    communication: Communication | None = None
+
+
+@dataclass
+class Rank:
+    """The trace of one rank."""
+
+    path: str
+    nodes: list[Node]
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Process groups that the trace names; no ranks: all."""
+
+    def where(self, node: Node) -> str:
+        """For messages."""
+        return f"{self.path}: node {node.number} ({one_line(node.name, 40)})"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A collective or message of several ranks: each one's node, by rank."""
+
+    communication: Communication
+    members: tuple[int, ...]
+    nodes: Mapping[int, int]
+    """Index into the rank's nodes."""
+
+    @property
+    def is_message(self) -> bool:
+        """From the first member to the second; both of them have to be there before it begins."""
+        return self.communication.operation == "send"
+
+
+@dataclass
+class Workload:
+    """All ranks of a training, checked: every node can be reached, and nothing waits for itself."""
+
+    ranks: list[Rank]
+    meetings: list[Meeting]
+    of_node: list[dict[int, int]]
+    """By rank: which meeting a node is of, by the node's index."""
+    before: list[list[int]]
+    """By rank and node: how many nodes it waits for; those of the same group or peer before it count."""
+    then: list[list[list[int]]]
+    """By rank and node: the nodes that wait for it."""
+
+    @property
+    def nodes(self) -> int:
+        """Of all ranks."""
+        return sum(len(rank.nodes) for rank in self.ranks)
+
+    @property
+    def octets(self) -> int:
+        """Of collectives' inputs and of messages, at the rank that has most of them."""
+        every = [[node.communication for node in rank.nodes] for rank in self.ranks]
+        return max((sum(one.octets for one in own if one is not None) for own in every), default=0)
+
+    @property
+    def groups(self) -> int:
+        """Groups of ranks that have collectives of their own."""
+        return len({one.members for one in self.meetings if not one.is_message})
+
+    def where(self, meeting: int, rank: int | None = None) -> str:
+        """A rank's node of a meeting, for messages; None: that of its first rank."""
+        nodes = self.meetings[meeting].nodes
+        place = next(iter(nodes)) if rank is None else rank
+        return self.ranks[place].where(self.ranks[place].nodes[nodes[place]])
+
+
+# Whether a training can come to its end: every dependency is there, all members of a group call the same, no cycle.
+
+
+def check(ranks: Sequence[Rank], groups: Mapping[str, Sequence[int]]) -> Workload:
+    """The training of these ranks. ``groups``: beside those that traces name. Raises `TraceError`."""
+    orders = [_order(rank) for rank in ranks]
+    before = [[0] * len(rank.nodes) for rank in ranks]
+    then: list[list[list[int]]] = [[[] for _ in rank.nodes] for rank in ranks]
+    calls: dict[tuple[int, ...], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    messages: dict[tuple[int, int, int, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for place, (rank, order) in enumerate(zip(ranks, orders, strict=True)):
+        if (longest := sum(node.duration_ps for node in rank.nodes)) > MOST_PS:
+            raise TraceError(f"{rank.path}: its nodes compute for {longest / PS_PER_S:.3g} s in all; a replay has room "
+                             f"for {MOST_PS / PS_PER_S:.3g} s: durations are microseconds")  # fmt: skip
+        index = {node.number: at for at, node in enumerate(rank.nodes)}
+        edges = [(index[one], at) for at, node in enumerate(rank.nodes) for one in node.after]
+        last: dict[Any, int] = {}
+        for at in order:
+            found = rank.nodes[at].communication
+            if found is None:
+                continue
+            row: Any
+            if found.operation in {"send", "recv"}:
+                row = _ends(rank, rank.nodes[at], place, len(ranks))
+                messages[row][place].append(at)
+            else:
+                row = _members(rank, rank.nodes[at], place, len(ranks), groups)
+                calls[row][place].append(at)
+            if row in last:  # a group has one collective at a time, in the order of the calls
+                edges.append((last[row], at))
+            last[row] = at
+        for a, b in dict.fromkeys(edges):
+            before[place][b] += 1
+            then[place][a].append(b)
+    meetings = [*_agreed(ranks, calls), *_matched(ranks, messages)]
+    of_node: list[dict[int, int]] = [{} for _ in ranks]
+    for number, meeting in enumerate(meetings):
+        for place, at in meeting.nodes.items():
+            of_node[place][at] = number
+    workload = Workload(list(ranks), meetings, of_node, before, then)
+    _check_reached(workload)
+    return workload
+
+
+def _order(rank: Rank) -> list[int]:
+    """Indices of a rank's nodes, each behind those that it waits for, else as in the file. Raises `TraceError`."""
+    index: dict[int, int] = {}
+    for at, node in enumerate(rank.nodes):
+        if node.number in index:
+            raise TraceError(f"{rank.where(node)}: its id is that of another node; ids are unique within a file")
+        index[node.number] = at
+    then: list[list[int]] = [[] for _ in rank.nodes]
+    left = [len(node.after) for node in rank.nodes]
+    for at, node in enumerate(rank.nodes):
+        for one in node.after:
+            if one not in index:
+                raise TraceError(f"{rank.where(node)}: waits for node {one}, which is not in the file; remove it from "
+                                 "ctrl_deps and data_deps, or add the node")  # fmt: skip
+            then[index[one]].append(at)
+    ready = [at for at, count in enumerate(left) if not count]
+    heapify(ready)
+    order = []
+    while ready:
+        at = heappop(ready)
+        order.append(at)
+        for one in then[at]:
+            left[one] -= 1
+            if not left[one]:
+                heappush(ready, one)
+    if len(order) < len(rank.nodes):
+        rest = {at for at, count in enumerate(left) if count}
+        ring = _ring(min(rest), lambda at: [index[one] for one in rank.nodes[at].after if index[one] in rest])
+        names = " -> ".join(str(rank.nodes[at].number) for at in [*ring, ring[0]][:9])
+        raise TraceError(f"{rank.where(rank.nodes[ring[0]])}: nodes wait for each other: {names}; remove one of these "
+                         "dependencies")  # fmt: skip
+    return order
+
+
+def _ring(start: Any, before: Any) -> list[Any]:
+    """A cycle, each followed by one that it waits for; every node that is visited waits for one more."""
+    seen: dict[Any, int] = {}
+    way: list[Any] = []
+    at = start
+    while at not in seen:
+        seen[at] = len(way)
+        way.append(at)
+        at = before(at)[0]
+    return way[seen[at] :]
+
+
+def _members(rank: Rank, node: Node, place: int, size: int, groups: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    name = node.communication.group if node.communication else ""
+    found = tuple(groups.get(name, rank.groups.get(name, ())))
+    if not found:
+        if name not in DEFAULT_GROUPS and name not in rank.groups and name not in groups:
+            raise TraceError(
+                f"{rank.where(node)}: pg_name: {one_line(name, 40)!r} is no group that the trace names; say which "
+                "ranks it has, with --groups FILE"
+            )
+        found = tuple(range(size))
+    if len(set(found)) != len(found) or not all(0 <= one < size for one in found):
+        raise TraceError(
+            f"{rank.where(node)}: group {one_line(name, 40)!r} has ranks {_some(found)}; there are traces of ranks "
+            f"0 to {size - 1}"
+        )
+    if place not in found:
+        raise TraceError(f"{rank.where(node)}: rank {place} is not in group {one_line(name, 40)!r}, which has ranks "
+                         f"{_some(found)}")  # fmt: skip
+    return found
+
+
+def _some(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks[:12])) + (" and more" if len(ranks) > 12 else "")
+
+
+def _ends(rank: Rank, node: Node, place: int, size: int) -> tuple[int, int, int, str]:
+    found = node.communication
+    assert found is not None  # noqa: S101
+    if not 0 <= found.peer < size or found.peer == place:
+        what = "comm_dst" if found.operation == "send" else "comm_src"
+        raise TraceError(f"{rank.where(node)}: {what}: {found.peer}, must be another one of the ranks 0 to {size - 1}")
+    pair = (place, found.peer) if found.operation == "send" else (found.peer, place)
+    return (*pair, found.tag, found.group)
+
+
+def _agreed(ranks: Sequence[Rank], calls: Mapping[tuple[int, ...], Mapping[int, Sequence[int]]]) -> Iterator[Meeting]:
+    """The collectives of each group: the members' first ones, their second ones, and so on."""
+    for members, own in calls.items():
+        most = max(len(one) for one in own.values())
+        for turn in range(most):
+            nodes = {place: own[place][turn] for place in members if turn < len(own.get(place, ()))}
+            first = next(iter(nodes))
+            node = ranks[first].nodes[nodes[first]]
+            for place in members:
+                if place not in nodes:
+                    raise TraceError(
+                        f"{ranks[first].where(node)}: {_call(node)} is collective {turn + 1} of ranks "
+                        f"{_some(members)}, but rank {place} ({ranks[place].path}) has {turn} of them: it would wait "
+                        "for ever; record all ranks over the same iterations"
+                    )
+                other = ranks[place].nodes[nodes[place]]
+                if _shape(other) != _shape(node):
+                    raise TraceError(
+                        f"{ranks[place].where(other)}: {_call(other)} meets {_call(node)} of "
+                        f"{ranks[first].where(node)}, as collective {turn + 1} of ranks {_some(members)}: all of them "
+                        "must call the same, in one order"
+                    )
+            found = node.communication
+            assert found is not None  # noqa: S101
+            if found.operation in {"broadcast", "reduce"} and found.peer not in members:
+                raise TraceError(f"{ranks[first].where(node)}: root: {found.peer} is no rank of its group")
+            yield Meeting(found, members, nodes)
+
+
+def _call(node: Node) -> str:
+    found = node.communication
+    return f"{found.operation} of {found.octets} bytes" if found else "computation"
+
+
+def _shape(node: Node) -> tuple[str, int, int]:
+    found = node.communication
+    return (found.operation, found.octets, found.peer) if found else ("", 0, 0)
+
+
+def _matched(
+    ranks: Sequence[Rank], messages: Mapping[tuple[int, int, int, str], Mapping[int, Sequence[int]]]
+) -> Iterator[Meeting]:
+    """Messages: each one that is sent with the one that is received, in order, for each pair of ranks and tag."""
+    for (a, b, tag, _), own in messages.items():
+        sent, received = own.get(a, ()), own.get(b, ())
+        for turn in range(max(len(sent), len(received))):
+            if turn >= min(len(sent), len(received)):
+                lonely = ranks[a].nodes[sent[turn]] if turn < len(sent) else ranks[b].nodes[received[turn]]
+                here, other = (a, b) if turn < len(sent) else (b, a)
+                raise TraceError(
+                    f"{ranks[here].where(lonely)}: {_call(lonely)} with tag {tag} has no other end at rank {other} "
+                    f"({ranks[other].path}): it would wait for ever"
+                )
+            give, take = ranks[a].nodes[sent[turn]], ranks[b].nodes[received[turn]]
+            if _shape(give)[1] != _shape(take)[1]:
+                raise TraceError(f"{ranks[b].where(take)}: {_call(take)}, but {ranks[a].where(give)} is {_call(give)}")
+            found = give.communication
+            assert found is not None  # noqa: S101
+            yield Meeting(found, (a, b), {a: sent[turn], b: received[turn]})
+
+
+def _check_reached(workload: Workload) -> None:
+    """Each member of a collective waits for the others: with that, nothing may wait for itself."""
+    left = [list(own) for own in workload.before]
+    arrived = Counter[int]()
+    ready = [(place, at) for place, own in enumerate(left) for at, count in enumerate(own) if not count]
+    done = 0
+    while ready:
+        place, at = ready.pop()
+        meeting = workload.of_node[place].get(at)
+        ended: Iterable[tuple[int, int]] = ((place, at),)
+        if meeting is not None:
+            arrived[meeting] += 1
+            if arrived[meeting] < len(workload.meetings[meeting].nodes):
+                continue
+            ended = workload.meetings[meeting].nodes.items()
+        for who, ends in ended:
+            done += 1
+            for one in workload.then[who][ends]:
+                left[who][one] -= 1
+                if not left[who][one]:
+                    ready.append((who, one))
+    if done < workload.nodes:
+        raise TraceError(_deadlock(workload, left, arrived))
+
+
+def _deadlock(workload: Workload, left: Sequence[Sequence[int]], arrived: Mapping[int, int]) -> str:
+    """Which meetings wait for each other: a member has come to one, another member comes to it behind another one."""
+    stuck = {number for number, one in enumerate(workload.meetings) if arrived.get(number, 0) < len(one.nodes)}
+
+    def blocking(number: int) -> list[int]:
+        """Meetings that a member must be through before it comes to this one."""
+        for place, at in workload.meetings[number].nodes.items():
+            if left[place][at]:
+                seen, stack = {at}, [at]
+                behind: dict[int, list[int]] = defaultdict(list)
+                for a, ends in enumerate(workload.then[place]):
+                    for b in ends:
+                        behind[b].append(a)
+                while stack:
+                    for one in behind[stack.pop()]:
+                        found = workload.of_node[place].get(one)
+                        if found in stuck and found != number:
+                            return [found]
+                        if one not in seen:
+                            seen.add(one)
+                            stack.append(one)
+        return [number]
+
+    ring = _ring(min(stuck), blocking)
+    said = []
+    for number in ring[:4]:
+        place, at = next((who, at) for who, at in workload.meetings[number].nodes.items() if left[who][at])
+        node = workload.ranks[place].nodes[at]
+        said.append(
+            f"{workload.ranks[place].where(node)}: {_call(node)} of ranks {_some(workload.meetings[number].members)}"
+        )
+    return (
+        f"{'; '.join(said)}: ranks come to these in different orders, so that each waits for the other (deadlock); "
+        "have all ranks call them in one order"
+    )
