@@ -15,4 +15,4 @@ def test_each_kill_costs_one_start_and_weights_are_those_of_a_training_that_nobo
 
 @pytest.mark.parametrize("kind", ["closes", "trainings"])
 def test_a_process_makes_its_group_again_over_the_same_store(tmp_path, kind):
-    soak.rounds(tmp_path, kind, 3, seed=2)
+    soak.rounds(tmp_path, kind, 3, seed=2, at_once=1)
