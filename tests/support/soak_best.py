@@ -21,7 +21,10 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 
-OTHERS = ("packing", "striped", "steiner", "spt", "mst", "ring")
+OTHERS = (
+    "packing", "striped", "rina", "hierarchical", "halving-doubling", "double-binary-tree", "steiner", "spt", "mst",
+    "ring",
+)  # fmt: skip
 SIZES = (1, 256, 1_000, 4_096, 16_384, 40_000, 65_536, 262_144, 1_000_000)
 WORSE = 1.02
 
