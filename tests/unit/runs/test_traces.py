@@ -252,11 +252,11 @@ def test_every_beginning_of_a_file_is_refused_or_read(tmp_path):
         assert not said or said.startswith(f"{tmp_path}/x.et: ")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_bytes_are_refused_in_one_line(tmp_path, seed):
     draw = random.Random(seed)
     whole = bytearray(chakra.write(tmp_path / "x.et", PAIR[0]).read_bytes())
-    for _ in range(300):
+    for _ in range(150):
         broken = bytearray(whole)
         for _ in range(draw.randrange(1, 6)):
             broken[draw.randrange(len(broken))] = draw.randrange(256)
