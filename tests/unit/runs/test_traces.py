@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import re
 
@@ -242,6 +243,17 @@ def said_of(path):
     except TraceError as error:
         return str(error)
     return ""
+
+
+def test_packed_files_that_are_damaged_and_what_is_no_file(tmp_path):
+    whole = bytearray(gzip.compress(chakra.write(tmp_path / "x.et", PAIR[0]).read_bytes()))
+    path = tmp_path / "x.et.gz"
+    for at in range(2, len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x5A]) + whole[at + 1 :])
+        said = said_of(path)
+        assert not said or said.startswith(f"{path}: ")
+    os.mkfifo(tmp_path / "pipe.et")
+    assert said_of(tmp_path / "pipe.et") == f"{tmp_path}/pipe.et: Is a pipe; give a file"
 
 
 def test_every_beginning_of_a_file_is_refused_or_read(tmp_path):
