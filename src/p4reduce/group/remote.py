@@ -223,6 +223,8 @@ RESTART: Final = "P4REDUCE_RESTART"
 """How often the script was started before, as its ranks failed; "0" at first."""
 COMPUTE: Final = "P4REDUCE_COMPUTE"
 """How computation of PyTorch scripts takes virtual time (adapters/torch/process_group.py)."""
+RECORD: Final = "P4REDUCE_RECORD"
+"""Where it is set, what ranks wait for and send is noted, for their traces."""
 MEMBERS: Final = "P4REDUCE_MEMBERS"
 """Where ranks may join: `Members` as JSON."""
 SPEC: Final = "P4REDUCE_SPEC"
@@ -525,8 +527,9 @@ class RemoteBackend:
         self._note(message)
 
     def _note(self, note: Wait | Message) -> None:
-        with self._noting:
-            self._notes.append(note)
+        if RECORD in os.environ:  # else each collective would have a message more
+            with self._noting:
+                self._notes.append(note)
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure."""

@@ -13,10 +13,12 @@ import gzip
 import json
 import re
 import struct
+import zlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,7 @@ from typing import Any, Final
 from p4reduce.group.backend import COMPUTE as COMPUTED
 from p4reduce.group.backend import Span, Told, Wait
 from p4reduce.runs.workload import Communication, Node, Rank, TraceError, Workload, check
+from p4switch.base.files import open_file, read_bytes
 from p4switch.base.safe_yaml import one_line
 from p4switch.base.values import PS_PER_US
 
@@ -400,11 +403,12 @@ def _groups_of(raw: _Raw) -> dict[str, tuple[int, ...]]:
 def read_rank(path: Path) -> Rank:
     """The trace of a file. Raises `TraceError`."""
     try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as file:
-            data = file.read(MOST_FILE + 1)
-    except (OSError, EOFError) as error:
+        with open_file(path) as raw:
+            data = raw.read(MOST_FILE + 1)
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(BytesIO(data)) as unpacked:
+                data = unpacked.read(MOST_FILE + 1)
+    except (OSError, EOFError, zlib.error) as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise TraceError(f"{path}: {said}") from None
     if len(data) > MOST_FILE:
@@ -496,7 +500,7 @@ def _beside(folder: Path, prefix: str, suffix: str) -> list[Path]:
 def read_groups(path: Path) -> dict[str, tuple[int, ...]]:
     """Process groups from a JSON file, as ASTRA-sim's: ``{"0": [0, 1], "1": [2, 3]}``. Raises `TraceError`."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_bytes(path))
         return {str(name): tuple(_whole(one, "rank", 1 << 32) for one in found[name]) for name in found}
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from None

@@ -6,7 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
+from p4reduce.runs.traces import read
 from tests.support import chakra
+from tests.support.paths import ROOT
 
 
 def run(*words):
@@ -14,22 +16,21 @@ def run(*words):
     return CliRunner().invoke(app, ["replay", *map(str, words)])
 
 
-def test_the_example_in_the_flow_model(tmp_path):
-    assert run("--example", tmp_path / "ex", "-n", 4).exit_code == 0
-    flow = ("--time", "flow", "--plans", "steiner,ps")
-    done = run(tmp_path / "ex", "-t", "star8", "--rate", "100G", *flow, "--json", "--out", tmp_path / "out")
+def test_the_example(tmp_path):
+    assert run("--example", tmp_path / "ex", "-n", 2).exit_code == 0
+    words = ("-t", "star8", "--rate", "100G", "--plans", "steiner,ring", "--json", "--out", tmp_path / "out")
+    done = run(tmp_path / "ex", *words)
     assert done.exit_code == 0, done.output
     found = {one["plan"]: one for one in json.loads(done.stdout)}
-    assert found.keys() == {"steiner", "ps"}
-    assert found["steiner"]["total_us"] < found["ps"]["total_us"]
+    assert found.keys() == {"steiner", "ring"}
     for one in found.values():
-        assert (one["meetings"], len(one["ranks"])) == (54, 4)
+        assert (one["meetings"], len(one["ranks"]), one["prediction_differences"]) == (54, 2, [])
         for rank in one["ranks"]:
             assert rank["communication_us"] == pytest.approx(rank["exposed_us"] + rank["overlapped_us"])
             assert rank["end_us"] == pytest.approx(rank["compute_us"] + rank["exposed_us"])
     assert json.loads((tmp_path / "out/replay.json").read_text()) == list(found.values())
-    assert (tmp_path / "out/replay.csv").read_text().count("\n") == 9
-    assert json.loads((tmp_path / "out/timeline-ps.json").read_text())["traceEvents"]
+    assert (tmp_path / "out/replay.csv").read_text().count("\n") == 5
+    assert json.loads((tmp_path / "out/timeline-ring.json").read_text())["traceEvents"]
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,25 @@ def test_what_is_refused(tmp_path, words, said):
     assert done.exit_code == 2
     assert said in done.output
     assert done.output.count("\n") == 1
+
+
+def test_a_launch_is_recorded_and_played(tmp_path):
+    """Two processes: what they called and waited for comes over their connections."""
+    script = ROOT / "scripts/all_reduce.py"
+    where = ("-t", "star8", "--time", "flow")
+    words = ["launch", "-n", "2", *where, "--record", str(tmp_path / "trace"), str(script), "--elements", "4000"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "the traces have no computation" in done.output
+    workload = read([tmp_path / "trace"])
+    assert {one.communication.octets for one in workload.meetings} == {16_000}
+    assert all(rank.nodes[-1].after for rank in workload.ranks)  # it waited for the last one
+    assert run(tmp_path / "trace", *where, "--plans", "steiner").exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["--server"], ["--time", "real"]])
+def test_what_cannot_be_recorded(tmp_path, words):
+    script = ROOT / "scripts/all_reduce.py"
+    done = CliRunner().invoke(app, ["launch", "-n", "2", "--record", str(tmp_path / "trace"), *words, str(script)])
+    assert done.exit_code == 2
+    assert "--record: is for ranks in virtual time" in done.output

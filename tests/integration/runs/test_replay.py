@@ -133,11 +133,11 @@ def test_one_accelerator_computes_one_node_at_a_time(tmp_path):
     ("name", "topology", "plan"),
     [
         ("sharded", "star8", "steiner"),
-        ("sharded", "leaf-spine-8", "steiner"),
+        pytest.param("sharded", "leaf-spine-8", "steiner", marks=pytest.mark.soak),
         ("sharded", "star8", "ring"),
         ("pipeline", "leaf-spine-8", "steiner"),
         ("two_ways", "leaf-spine-8", "steiner"),
-        ("two_ways", "star8", "ps"),
+        pytest.param("two_ways", "star8", "ps", marks=pytest.mark.soak),
         pytest.param("two_ways", "star8", "ring", marks=pytest.mark.soak),
         pytest.param("two_ways", "leaf-spine-8", "best", marks=pytest.mark.soak),
     ],

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import re
 
@@ -244,6 +245,17 @@ def said_of(path):
     return ""
 
 
+def test_packed_files_that_are_damaged_and_what_is_no_file(tmp_path):
+    whole = bytearray(gzip.compress(chakra.write(tmp_path / "x.et", PAIR[0]).read_bytes()))
+    path = tmp_path / "x.et.gz"
+    for at in range(2, len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x5A]) + whole[at + 1 :])
+        said = said_of(path)
+        assert not said or said.startswith(f"{path}: ")
+    os.mkfifo(tmp_path / "pipe.et")
+    assert said_of(tmp_path / "pipe.et") == f"{tmp_path}/pipe.et: Is a pipe; give a file"
+
+
 def test_every_beginning_of_a_file_is_refused_or_read(tmp_path):
     whole = chakra.write(tmp_path / "x.et", PAIR[0]).read_bytes()
     for end in range(len(whole)):
@@ -252,11 +264,11 @@ def test_every_beginning_of_a_file_is_refused_or_read(tmp_path):
         assert not said or said.startswith(f"{tmp_path}/x.et: ")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_bytes_are_refused_in_one_line(tmp_path, seed):
     draw = random.Random(seed)
     whole = bytearray(chakra.write(tmp_path / "x.et", PAIR[0]).read_bytes())
-    for _ in range(300):
+    for _ in range(150):
         broken = bytearray(whole)
         for _ in range(draw.randrange(1, 6)):
             broken[draw.randrange(len(broken))] = draw.randrange(256)

@@ -15,7 +15,7 @@ from p4reduce.cli.commands.run import finish
 from p4reduce.cli.flags.run import Launch
 from p4reduce.group import backend
 from p4reduce.group.backend import Span
-from p4reduce.group.remote import COMPUTE, RESTART
+from p4reduce.group.remote import COMPUTE, RECORD, RESTART
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import claim
 from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Joining, how_ended
@@ -67,7 +67,7 @@ def launch(flags: Launch) -> None:
                     server=flags.server,
                     emit=emitter,
                     timeout_s=DEFAULT_TIMEOUT_S if flags.timeout is None else flags.timeout,
-                    extra={COMPUTE: flags.compute, RESTART: str(restart)},
+                    extra={COMPUTE: flags.compute, RESTART: str(restart)} | ({RECORD: "1"} if flags.record else {}),
                     joining=Joining(len(joins), cluster.when_joined) if joins else None,
                 )
                 emitter.check()

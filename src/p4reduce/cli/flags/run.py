@@ -178,6 +178,9 @@ class Launch:
             raise BadInput(f"{'--server' if self.server else '--pcap'}: not for scripts in real time")
         if self.experiment.time == "flow" and self.live:
             raise BadInput("--live: the flow model has no packets to show; choose --time virtual")
+        refused = {"--time real": self.experiment.time == "real", "--server": self.server, "--join": bool(self.join)}
+        for flag in [flag for flag, given in refused.items() if given and self.record is not None]:
+            raise BadInput(f"--record: is for ranks in virtual time that stay to the end; leave {flag} out")
 
 
 @command(

@@ -51,7 +51,7 @@ class P4Compile:
     "p4 fits",
     "p4reduce p4 fits my.p4",
     "p4reduce p4 fits p4src/p4reduce.p4 -D LANES=64 --target tofino2 --json",
-    "BFP4C=/opt/bf-p4c p4reduce p4 fits my.p4           # with what the vendor's compiler says",
+    "p4reduce p4 fits my.p4 --target tofino      # with BFP4C=/opt/bf-p4c: what the vendor's compiler says, too",
 )
 class P4Fits:
     """Show how a program lies in the stages of a match-action target, and what no single pass of it can do.
