@@ -113,7 +113,12 @@ def choose(problem: Problem) -> tuple[str, Layout]:
     PlanError
         No plan is possible.
     """
-    found = [(predicted_ps(problem, layout), name, layout) for name, layout in _in_network(problem)]
+    least_ps = floor_ps(problem) if problem.in_network else min(floor_ps(problem), _least_by_hosts_ps(problem))
+    found: list[tuple[int, str, Layout]] = []
+    for name, layout in _in_network(problem):
+        found.append((predicted_ps(problem, layout), name, layout))
+        if found[-1][0] * BY_HOSTS <= least_ps:
+            return name, layout
     least = min(found, key=lambda one: one[0], default=None)
     if least is not None and (problem.in_network or BY_HOSTS * least[0] <= _least_by_hosts_ps(problem)):
         return least[1], least[2]
@@ -147,6 +152,8 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
     """
     name, layout = choose(problem)
     parts, least = [Part(layout)], predicted_ps(problem, layout)
+    if PACKED * least <= floor_ps(problem):
+        return name, parts
     many = len(problem.workers) > MOST_HOSTS
     for other, plan in FORESTS.items():
         if other == PACKING or (other != STRIPED and (many or not relays)):
@@ -164,6 +171,19 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
             if predicted_forest_ps(problem, packed) < PACKED * least:
                 name, parts = PACKING, packed
     return name, parts
+
+
+def floor_ps(problem: Problem) -> int:
+    """No plan in which integers are added takes less: all chunks cross the slowest host's link, and the way from the
+    farthest host to the first one is crossed twice, by the exponents and by the lanes of the first chunk.
+    """
+    first = problem.workers[0]
+    others = problem.workers[1:]
+    ways = [
+        max((problem.paths.latency_ps(other, first, length) for other in others), default=0)
+        for length in (frame_bytes(0), problem.frame_bytes)
+    ]
+    return sum(ways) + (problem.chunks - 1) * max(problem.chunk_ps((worker, 1)) for worker in problem.workers)
 
 
 def predicted_parts_ps(problem: Problem, parts: list[Part]) -> int:

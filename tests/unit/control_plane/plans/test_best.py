@@ -3,13 +3,17 @@
 import itertools
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.plans.best import BEST, choose, flat, predicted_ps
+from p4reduce.control_plane.plans.best import BEST, FORESTS, choose, flat, floor_ps, predicted_ps
+from p4reduce.control_plane.plans.forest import predicted_forest_ps
 from p4reduce.control_plane.plans.problem import MeshLayout, Problem, TreeLayout
 from p4reduce.control_plane.plans.ring import ring
 from p4reduce.control_plane.plans.steiner import steiner
+from p4reduce.control_plane.plans.trees import mst, spt
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load
 
@@ -79,3 +83,20 @@ def test_an_all_to_all_has_no_prediction():
     given = problem(RACKS + "all")
     with pytest.raises(PlanError, match="all-to-all"):
         predicted_ps(given, MeshLayout({}))
+
+
+@given(data=st.data())
+def test_no_plan_is_predicted_to_be_faster_than_the_floor(data: st.DataObject) -> None:
+    """What spares the search: once a tree takes no longer than that, the others are not looked at."""
+    leaves, spines, hosts = (data.draw(st.integers(1, most)) for most in (4, 3, 4))
+    names = [f"leaf{n + 1}" for n in range(leaves)] + [f"spine{n + 1}" for n in range(spines)]
+    able = "+".join(data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))
+    topology = load(f"leaf-spine:leaves={leaves},spines={spines},hosts={hosts},servers=0,capable={able}")
+    workers = data.draw(st.permutations([host.name for host in topology.workers]))
+    assume(len(workers) > 1)
+    problem = Problem(topology, tuple(workers), elements=data.draw(st.sampled_from((1, 300, 5000, 10**6))))
+    for name, plan in FORESTS.items():
+        if name != "packing":
+            assert predicted_forest_ps(problem, plan(problem)) >= floor_ps(problem)
+    for plan in (steiner, spt, mst, flat):
+        assert predicted_ps(problem, plan(problem)) >= floor_ps(problem)
