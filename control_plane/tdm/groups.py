@@ -252,6 +252,19 @@ SHARES: Final = (1.0, 0.75, 0.5)
 
 
 @dataclass(frozen=True)
+class Striped:
+    """How jobs of a group cross pods in stripes, over one configuration."""
+
+    matrix: Matrix
+    stripes: tuple[tuple[tuple[tuple[Edge, ...], float], ...], ...]
+    """(edges, share) of each job's trees; none for a2a"""
+    routes: tuple[tuple[Route, ...], ...]
+    """of each job; none for sums"""
+    bytes: float
+    """over a circuit of the busiest pair"""
+
+
+@dataclass(frozen=True)
 class GroupPlan:
     """A group, planned."""
 
@@ -266,6 +279,7 @@ class GroupPlan:
     """of each job, in each pod"""
     packed: Packed | None = None
     seed: SeedGroup | None = None
+    striped: Striped | None = None
 
     @property
     def communication_s(self) -> float:
@@ -334,6 +348,21 @@ class TreeGroups:
         if not group:
             return [GroupPlan((), (), (), 0.0)]
         jobs = [self.jobs[j] for j in group]
+        found = []
+        for given in self.givens(group):
+            try:
+                plan = self.plan(group, given)
+            except TdmError:  # named hosts that two of them want at once: these go into different groups
+                if len(jobs) == 1 or not any(job.hosts for job in jobs):
+                    raise
+                continue
+            if plan.communication_s < NEVER:
+                found.append(plan)
+        return found
+
+    def givens(self, group: Group) -> list[list[int]]:
+        """How many units each job may get: gangs theirs; elastic jobs shares of the GPUs, and whole pods."""
+        jobs = [self.jobs[j] for j in group]
         network = self.network
         tried: list[list[int]] = []
         if any(job.elastic for job in jobs):
@@ -350,17 +379,7 @@ class TreeGroups:
                 tried.append(whole)
         elif sum(job.units for job in jobs) <= network.all_gpus:
             tried.append([job.units for job in jobs])
-        found = []
-        for given in tried:
-            try:
-                plan = self.plan(group, given)
-            except TdmError:  # named hosts that two of them want at once: these go into different groups
-                if len(jobs) == 1 or not any(job.hosts for job in jobs):
-                    raise
-                continue
-            if plan.communication_s < NEVER:
-                found.append(plan)
-        return found
+        return tried
 
     def plan(
         self,
@@ -553,10 +572,22 @@ def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork)
     return Carried(trees, rings, routes, tuple(part.matrix for part in cut), tuple(part.bytes for part in cut))
 
 
+def carry_stripes(plan: GroupPlan, striped: Striped) -> Carried:
+    """Stripes of ours: a tree for each share."""
+    trees: dict[int, tuple[Tree, ...]] = {}
+    for j, units, own in zip(plan.jobs, plan.units, striped.stripes, strict=True):
+        if own:
+            trees[j] = tuple(Tree(*rooted(edges, units), share) for edges, share in own)
+    routes = {j: own for j, own in zip(plan.jobs, striped.routes, strict=True) if own}
+    return Carried(trees, {}, routes, (striped.matrix,), (striped.bytes,))
+
+
 def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
     """How the jobs of a group cross pods; nobody: no circuits."""
     if plan.seed is not None:
         return carry_seed(jobs, plan, network)
+    if plan.striped is not None:
+        return carry_stripes(plan, plan.striped)
     if plan.packed is None:
         return Carried({}, {}, {}, (dark_matrix(network.pods),), (0.0,))
     return carry_trees(jobs, plan.jobs, plan.packed, network)

@@ -102,7 +102,7 @@ def register_scheduler(name: str, *, turns: bool = True) -> Callable[[_S], _S]:
 
 def check_turns(name: str) -> None:
     """Raise `TdmError` for a scheduler that there is not, or by which tasks of an orchestrator cannot take turns."""
-    from p4reduce.control_plane.tdm import one_topology, switched  # noqa: F401, PLC0415  (registers the built-in ones)
+    from p4reduce.control_plane.tdm import one_topology, optimum, stripes, switched  # noqa: F401, PLC0415  (registers the built-in ones)
 
     SCHEDULERS.named(name)
     if name in _NO_TURNS:
@@ -123,7 +123,7 @@ def make_schedule(
         An unknown policy, no jobs, one name twice, a named host that there is not, more units than GPUs (twice as many
         as there are, since two jobs may take turns), pods without a port, a delta longer than the round.
     """
-    from p4reduce.control_plane.tdm import one_topology, switched  # noqa: F401, PLC0415  (registers the built-in ones)
+    from p4reduce.control_plane.tdm import one_topology, optimum, stripes, switched  # noqa: F401, PLC0415  (registers the built-in ones)
 
     scheduler = SCHEDULERS.named(policy)
     check_jobs(jobs, network)

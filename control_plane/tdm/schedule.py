@@ -81,6 +81,9 @@ class Route:
     share: float
     """of the bytes of that ordered pair of pods; shares of all routes of a pair add up to 1"""
     configuration: int = 0
+    stripe: int = 0
+    """routes of one stripe carry the same share of all blocks: each is an all-to-all of its own, in which switches
+    forward by destination"""
 
 
 @dataclass(frozen=True)

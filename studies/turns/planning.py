@@ -12,10 +12,11 @@ from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.grouping import Rounds, all_partitions, hill_climbing, search_partition
 from p4reduce.control_plane.tdm.groups import SeedGroups, TreeGroups
 from p4reduce.control_plane.tdm.jobs import MODELS, Kind, OpticalNetwork, TdmError, TdmJob, model_job, parse_network
+from p4reduce.control_plane.tdm.optimum import solve
 from p4reduce.control_plane.tdm.packing import demand, ecmp_s, ideal_s, parts_of, search
 from p4reduce.control_plane.tdm.pairs import Alone, match, play, relative
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
-from p4reduce.control_plane.tdm.switched import join, solve
+from p4reduce.control_plane.tdm.switched import join
 from p4reduce.play.turns.arrivals import draw_trace, run_trace
 from studies.frame import column, record
 

@@ -15,7 +15,7 @@ from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import Plan, PlanRequest, TreeLayout
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import least_guard_ps
-from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule
+from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Route, Schedule
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults, Stop
@@ -422,9 +422,10 @@ class TwinInstaller(Installer):
         return self._start(plan, PlanRequest("eps", self._next(), workers=hosts, layout=layout, max_slots=slots), ())
 
     def _routed(
-        self, plan: JobPlan, hosts: tuple[str, ...]
+        self, plan: JobPlan, own_routes: Sequence[Route], hosts: tuple[str, ...]
     ) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[tuple[str, str], int], list[Link]]:
         """Switches forward by destination: the flows of a pair of pods are those to its hosts there."""
+        del own_routes
         network = self._schedule.network
         paths: dict[tuple[str, str], tuple[str, ...]] = {}
         for source, target in permutations(hosts, 2):

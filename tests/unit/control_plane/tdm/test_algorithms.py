@@ -16,9 +16,9 @@ from p4reduce.control_plane.tdm.circuits import (
     split,
 )
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, parse_network, release_gpus, share_gpus
+from p4reduce.control_plane.tdm.optimum import solve, trees
 from p4reduce.control_plane.tdm.pairs import Alone, best_sharing, match, play, sharings
 from p4reduce.control_plane.tdm.registry import make_schedule
-from p4reduce.control_plane.tdm.switched import solve, trees
 
 
 def test_equation_4_in_both_readings() -> None:
