@@ -130,7 +130,7 @@ def _lay(
     circuits_s = packed.circuit_bytes / network.circuit
     if circuits_s == NEVER and network.ports and any(part.alltoall for part in parts):
         with suppress(TdmError):
-            circuits_s = cross(parts, packed, network, returns=True).seconds
+            circuits_s = cross(parts, packed, network, placements, returns=True).seconds
     return Together(
         given,
         layers,
@@ -150,7 +150,7 @@ def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
     """All train, then all communicate, with the same packing, trees and pipelining as `tdm`."""
     found = plan_together(jobs, network, options)
     numbers = range(len(jobs))
-    carried = carry_trees(jobs, numbers, found.packed, network, returns=True)
+    carried = carry_trees(jobs, numbers, found.packed, network, found.placements, returns=True)
     round_s = found.training_s + found.communication_s
     plans = tuple(
         JobPlan(
@@ -257,8 +257,8 @@ def _taking_turns(
         start = 0.0 if number == 0 else times[0]
         if group.packed is None:
             continue
-        carried: Carried = carry_trees(jobs, group.jobs, group.packed, network)
         where = placements(jobs, group, network, other_way=number == 1)
+        carried: Carried = carry_trees(jobs, group.jobs, group.packed, network, [where[j] for j in group.jobs])
         processes.append(Process((Configuration(matrix, start, times[number]),), start, times[number]))
         for j, given in zip(group.jobs, group.given, strict=True):
             plans[j] = JobPlan(

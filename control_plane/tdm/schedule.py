@@ -113,6 +113,8 @@ class JobPlan:
     """when its window opens, within its cycle: not before, and not before it has trained, may it communicate"""
     duration_s: float = 0.0
     """prediction: seconds that it communicates, with all others of its window"""
+    dark_s: float = 0.0
+    """how long its circuits are dark when its process begins: 0 where none of its ports change"""
     priority: int | None = None
     """0 first: order among jobs of a cycle in mode 'priority', on GPUs and in queues"""
 

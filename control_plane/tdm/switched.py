@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.grouping import (
     Partition,
     Rounds,
@@ -13,14 +14,19 @@ from p4reduce.control_plane.tdm.grouping import (
 )
 from p4reduce.control_plane.tdm.groups import (
     NEVER,
+    Carried,
     GroupPlan,
+    Ready,
     SeedGroups,
     TreeGroups,
     carry,
     configurations,
+    ends_s,
+    keep_lit,
     placements,
+    ready,
 )
-from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, release_gpus
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, Placement, TdmError, TdmJob, release_gpus
 from p4reduce.control_plane.tdm.packing import Edge, Packed, pack, parts_of, paths
 from p4reduce.control_plane.tdm.registry import Options, register_scheduler
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Process, Schedule
@@ -64,7 +70,8 @@ def two_groups(
     policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, partition: Partition
 ) -> Schedule:
     """A schedule of two processes; of one where a group is empty."""
-    times = process_times(partition, network.delta_s, options.reading)
+    laid = lay_groups(jobs, partition, network)
+    times = times_of(partition, laid, network, options.reading)
     starts = (0.0, times[0])
     alone = not all(group.jobs for group in partition.groups)
     plans: list[JobPlan] = []
@@ -74,9 +81,8 @@ def two_groups(
             continue
         start = 0.0 if alone else starts[number]
         lasts = sum(times) if alone else times[number]
-        carried = carry(jobs, group, network)
+        carried, where, ready_of = laid[number]
         process = Process(configurations(carried, start, lasts, network), start, lasts)
-        where = placements(jobs, group, network, other_way=number == 1)
         for j, given in zip(group.jobs, group.given, strict=True):
             trained = jobs[j].compute_on(given)
             plans.append(
@@ -91,8 +97,9 @@ def two_groups(
                     routes=carried.routes.get(j, ()),
                     train_start_s=0.0 if alone else starts[1 - number],
                     train_s=trained,
-                    start_s=start + (group.training_s if alone else network.delta_s),
-                    duration_s=group.communication_s,
+                    start_s=start + (group.training_s if alone else ready_of[j].dark_s),
+                    duration_s=ready_of[j].communicates_s,
+                    dark_s=ready_of[j].dark_s,
                 )
             )
         processes.append(process)
@@ -101,6 +108,38 @@ def two_groups(
     cycle = Cycle(tuple(job.name for job in jobs), sum(times), "gated")
     return Schedule(
         policy, network, tuple(plans), tuple(processes), (cycle,), sum(times), options.clock, options.guard_s
+    )
+
+
+Laid = tuple[Carried, dict[int, Placement], dict[int, Ready]]
+"""of a group: how it crosses pods, where its jobs are, when each of them is through"""
+
+
+def lay_groups(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork) -> list[Laid]:
+    """Circuits, hosts and times of two groups; ports to spare keep circuits of the other group."""
+    carried = [carry(jobs, group, network) for group in partition.groups]
+    both = all(group.jobs for group in partition.groups)
+    if both and all(len(one.matrices) == 1 for one in carried):
+        kept = keep_lit(carried[0].matrices[0], carried[1].matrices[0], network.ports)
+        carried = [replace(one, matrices=(matrix,)) for one, matrix in zip(carried, kept, strict=True)]
+    found = []
+    for number, (group, own) in enumerate(zip(partition.groups, carried, strict=True)):
+        where = placements(jobs, group, network, other_way=number == 1)
+        before = carried[1 - number].matrices[-1] if both else None
+        found.append((own, where, ready(jobs, group, own, where, before, network)))
+    return found
+
+
+def times_of(
+    partition: Partition, laid: Sequence[Laid], network: OpticalNetwork, reading: Reading
+) -> tuple[float, float]:
+    """T_1 and T_2: darkness only for jobs whose circuits change."""
+    if reading == "literal":
+        return process_times(partition, network.delta_s, reading)
+    one, other = partition.groups
+    return (
+        ends_s(laid[0][2], other.training_s, reading),
+        ends_s(laid[1][2], one.training_s, reading),
     )
 
 

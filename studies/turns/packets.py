@@ -149,24 +149,27 @@ def alone(network: OpticalNetwork, way: Way, size: int) -> tuple[Schedule, TdmJo
 
 
 def model_round_s(schedule: Schedule, jobs: Sequence[TdmJob], factors: FactorsOf) -> float:
-    """t_round of a gated schedule with these factors: sum over k of max(delta + C_k, W of the others).
+    """t_round of a gated schedule with these factors: sum over k of max(dark_j + C_j of its jobs, W of the others).
 
-    C_k is that of the group's longest window as scheduled. Where all communicate at once, training comes before.
+    C_j is that of a job's window as scheduled; each configuration of a process has round trips of its own. Where all
+    communicate at once, training comes before.
     """
     plans = {plan.job: plan for plan in schedule.jobs}
     ways = {job.name: way_of(job, plans[job.name]) for job in jobs}
     groups = turns_of(schedule, schedule.cycles[0])
-    sent = [max(factors[ways[name]].of(plans[name].duration_s) for name in own) for own in groups.values()]
+
+    def takes(name: str) -> float:
+        plan, factor = plans[name], factors[ways[name]]
+        several = len(schedule.processes[plan.process].configurations) - 1
+        lead_s = several * factor.lead_s
+        dark_s = several * schedule.network.delta_s
+        return plan.dark_s + factor.of(max(0.0, plan.duration_s - dark_s)) + lead_s + dark_s
+
+    sent = [max(map(takes, own)) for own in groups.values()]
     if len(groups) == 1:
         return max(plan.start_s for plan in schedule.jobs) + sent[0]
     trained = [max(plans[name].train_s for name in own) for own in groups.values()]
-    circuits = [process.configurations[-1].circuits for process in schedule.processes]
-    total = 0.0
-    for place, took in enumerate(sent):
-        changes = len(circuits) > 1 and circuits[place] != circuits[place - 1]
-        others = max(own for other, own in enumerate(trained) if other != place)
-        total += max(took + (schedule.network.delta_s if changes else 0.0), others)
-    return total
+    return sum(max(took, *(own for x, own in enumerate(trained) if x != place)) for place, took in enumerate(sent))
 
 
 # Random jobs under a policy, on packets and in both models.

@@ -421,14 +421,12 @@ class _FlowPlayer(Acts[_Job, _Sent]):
 
     def _over(self, wait: Wait[_Sent]) -> bool:
         at, under = wait
-        if at is not None:
-            return self.now >= at
         over = True
         for one in under:
             while one.now and one.through():
                 one.go_on()
             over &= not one.now
-        return over
+        return over if at is None else self.now >= at
 
 
 def _class(schedule: Schedule, plan: JobPlan) -> int:

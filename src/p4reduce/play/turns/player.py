@@ -20,7 +20,7 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.network.virtual.circuits import ALL_QUEUES
-from p4reduce.play.turns.acts import Act, Acts, Played, Wait
+from p4reduce.play.turns.acts import Act, Acts, Played, Wait, pairs_of
 from p4reduce.play.turns.installing import (
     QUEUES,
     Installed,
@@ -152,14 +152,12 @@ class Player(Acts[Installed, Sent]):
 
     def _over(self, wait: Wait[Sent], now: int) -> bool:
         at, under = wait
-        if at is not None:
-            return now >= at
         over = True
         for one in under:
             while one.now and one.through():
                 self._next(one)
             over &= not one.now
-        return over
+        return over if at is None else now >= at
 
     def _next(self, one: Sent) -> None:
         for part in one.go_on():
@@ -205,6 +203,13 @@ class Player(Acts[Installed, Sent]):
     def boundary(self) -> tuple[int, tuple[str, ...]]:
         """Against what plans predict."""
         return self._counting.boundary()
+
+    def changes(self, one: Installed, before: Matrix, after: Matrix, configuration: int) -> bool:
+        """As the circuits lie on ports: another bond, or another port, is another circuit."""
+        pairs = [{f"tor{a + 1}", f"tor{b + 1}"} for a, b in pairs_of(one.plan, configuration)]
+        index = self.installer.matrices.index
+        stay = set(self.installer.circuits[index(before)])
+        return any({link.a, link.b} in pairs and link not in stay for link in self.installer.circuits[index(after)])
 
     # --- books
 
@@ -278,8 +283,15 @@ class SlottedPlayer(Player):
     def _window(self, one: Installed, number: int) -> tuple[int, int]:
         """When a job's window opens and closes in a round."""
         start, end = self._slots[one.plan.process]
-        base = number * self._round_ps
-        return base + start + self.delta_ps, max(base + start + self.delta_ps, base + end - self._guard_ps)
+        opens = number * self._round_ps + start + self._dark_ps(one)
+        return opens, max(opens, number * self._round_ps + end - self._guard_ps)
+
+    def _dark_ps(self, one: Installed) -> int:
+        """How long a job's circuits are dark when its process begins."""
+        processes = self.schedule.processes
+        before = processes[one.plan.process - 1].configurations[0].circuits
+        after = processes[one.plan.process].configurations[0].circuits
+        return self.delta_ps if self.changes(one, before, after, -1) else 0
 
     def _ticks(self) -> Act[Sent]:
         """The cross-connect's clock, and that of the endpoints."""

@@ -60,6 +60,29 @@ def test_the_same_configuration_twice_is_never_dark() -> None:
     assert not [span for span in played.spans if span.what == "dark"]
 
 
+def test_darkness_is_for_jobs_whose_ports_change() -> None:
+    """Of two jobs that take their turn together one has the circuit that it had before, and goes on at once."""
+    before = ((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 0))
+    after = ((0, 1, 0, 0), (1, 0, 1, 0), (0, 1, 0, 0), (0, 0, 0, 0))
+    plans = (
+        placed("first", ("h5", "h7"), 0, Tree(2, ((3, 2),), 1.0)),
+        placed("stays", ("h1", "h3"), 1, Tree(0, ((1, 0),), 1.0)),
+        placed("moves", ("h4", "h6"), 1, Tree(1, ((2, 1),), 1.0)),
+    )
+    jobs = {
+        "first": job("first", SIZE, 0.0, 2),
+        "stays": job("stays", SIZE, 0.0, 2),
+        "moves": job("moves", 4096, 0.0, 2),
+    }
+    played = play(schedule(plans, (before, after), 1.0), jobs, rounds=1)
+    sound(played)
+    own = {span.job: span for span in played.spans if span.what == "communicate"}
+    assert own["moves"].start_ps - own["stays"].start_ps == 20_000_000
+    last = played.windows[-1]
+    assert last.end_ps - last.start_ps == own["stays"].end_ps - own["stays"].start_ps
+    assert SENT_S * 1e12 < last.end_ps - last.start_ps < (SENT_S + 15e-6) * 1e12
+
+
 def test_three_stripes_serve_a_triangle_in_two_thirds_of_the_time() -> None:
     """One tree over three pods fills two circuits; three of them, a third each, fill all three by two thirds."""
     network = OpticalNetwork(3, 2, 24 * GBPS, 2, 16 * GBPS, delta_s=0.0)

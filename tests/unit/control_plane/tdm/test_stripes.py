@@ -47,9 +47,9 @@ def reference(
             names += own
             continue
         for source, here in zip(one.pods, one.units, strict=True):
-            for a, b in loads:
+            for (a, b), load in loads.items():
                 names.append(("flow", k, source, a, b))
-                loads[a, b]["flow", k, source, a, b] = 1.0
+                load["flow", k, source, a, b] = 1.0
             for pod in (pod for pod in range(PODS) if pod != source):
                 there = dict(zip(one.pods, one.units, strict=True)).get(pod, 0)
                 came = {("flow", k, source, other, pod): 1.0 for other in range(PODS) if other != pod}
@@ -57,8 +57,10 @@ def reference(
                 rows.append(({**came, **left}, "=", one.bytes * here * there))
     if circuits is None:
         names += [("lit", a, b) for a, b in PAIRS]
-        for pod in range(PODS):
-            rows.append(({("lit", a, b): 1.0 for a, b in PAIRS if pod in (a, b)} | {"time": -float(ports)}, "<", 0.0))
+        rows += [
+            ({("lit", a, b): 1.0 for a, b in PAIRS if pod in (a, b)} | {"time": -float(ports)}, "<", 0.0)
+            for pod in range(PODS)
+        ]
     for (a, b), own in loads.items():
         room = {("lit", min(a, b), max(a, b)): -1.0} if circuits is None else {"time": -float(circuits[a, b])}
         rows.append((own | room, "<", 0.0))
