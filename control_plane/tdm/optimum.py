@@ -1,26 +1,37 @@
-"""The least t_round there is, for small networks: one tree a job (`exact-one-tree`), and stripes (`exact`)."""
+"""The least t_round there is: optima of small networks, bounds of any plan, and the `best` of all policies."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations, permutations, product
+from itertools import combinations, product
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import Reading, least_time, process_s
+from p4reduce.control_plane.tdm.columns import free_bytes
 from p4reduce.control_plane.tdm.grouping import Partition, Rounds
 from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, GroupPlanner, TreeGroups, planned
-from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
+from p4reduce.control_plane.tdm.jobs import (
+    OpticalNetwork,
+    Placement,
+    TdmError,
+    TdmJob,
+    busiest_gpu_s,
+    busiest_nic_s,
+)
 from p4reduce.control_plane.tdm.packing import Edge, Packed, demand, parts_of
-from p4reduce.control_plane.tdm.registry import Options, register_scheduler
-from p4reduce.control_plane.tdm.schedule import Schedule
+from p4reduce.control_plane.tdm.pairs import Alone, Sharing, play
+from p4reduce.control_plane.tdm.registry import Options, make_schedule, register_scheduler
+from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Schedule, Tried, turns_of
 from p4reduce.control_plane.tdm.stripes import (
-    StripedGroups,
     Units,
+    agree,
     all_circuits,
     commodities_of,
     finished,
+    nameless,
+    striped_groups,
     whole_circuits,
 )
 from p4reduce.control_plane.tdm.switched import two_groups
@@ -312,9 +323,9 @@ SLIGHT: Final = 1e-6
 class _Wide:
     """Groups with stripes, placed by integer programs; the plans of `striped` are where they begin."""
 
-    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, seed: int) -> None:
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> None:
         self.jobs, self.network = jobs, network
-        self.striped = StripedGroups(jobs, network, seed=seed)
+        self.striped = striped_groups(tuple(jobs), network, moves, seed)
         self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
 
     def bound(self, group: Group) -> tuple[float, float]:
@@ -361,8 +372,7 @@ def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
         raise TdmError(f"exact: {ports} ports of {pods} pods are too many ways to lay circuits; use policy striped")
     found: dict[bytes, Any] = {}
     for matrix in listed:
-        names = (matrix[np.ix_(order, order)] for order in map(list, permutations(range(pods))))
-        found.setdefault(min(one.tobytes() for one in names), matrix)
+        found.setdefault(nameless(matrix)[0], matrix)
     return tuple(found[key] for key in sorted(found, reverse=True))
 
 
@@ -470,5 +480,130 @@ def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> 
         raise TdmError(f"exact: at most {WIDE_PODS} pods and {JOBS} jobs; use policy striped")
     if any(job.elastic or job.hosts for job in jobs) or network.gpus != 1:
         raise TdmError("exact: takes gangs that it may place, and servers of one GPU; use policy striped")
-    best = _branch(jobs, _Wide(jobs, network, options.seed), options.reading)
-    return two_groups("exact", jobs, network, options, best)
+    best = _branch(jobs, _Wide(jobs, network, options.moves, options.seed), options.reading)
+    return two_groups("exact", jobs, network, options, agree(jobs, best, network, options.reading))
+
+
+# What no plan of a placement is better than.
+
+
+def bound_s(schedule: Schedule, jobs: Sequence[TdmJob]) -> float:
+    """A lower bound of the round with these hosts and groups: seconds.
+
+    Circuits, trees and shares are free, at any time and without darkness: a group communicates no shorter than its NICs
+    take, and than a fractional packing of Steiner trees with l_e >= 0 does (`columns`).
+    """
+    by_name = {job.name: job for job in jobs}
+    return max(_cycle_bound_s(schedule, cycle, by_name) for cycle in schedule.cycles)
+
+
+def _cycle_bound_s(schedule: Schedule, cycle: Cycle, jobs: Mapping[str, TdmJob]) -> float:
+    plans = {name: schedule.plan(name) for name in cycle.jobs}
+    if cycle.mode != "gated":  # its period is that of its first job
+        first = plans[cycle.jobs[0]]
+        return first.train_s + _least_s(schedule.network, [first], jobs)
+    turns = [[plans[name] for name in own] for own in turns_of(schedule, cycle).values()]
+    sent = [_least_s(schedule.network, own, jobs) for own in turns]
+    trained = [max(plan.train_s for plan in own) for own in turns]
+    if len(turns) == 1:
+        return busiest_gpu_s(*_placed(turns[0], jobs), schedule.network) + sent[0]
+    return sum(max(took, *(own for x, own in enumerate(trained) if x != place)) for place, took in enumerate(sent))
+
+
+def _placed(plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> tuple[list[TdmJob], list[Placement]]:
+    return [jobs[plan.job] for plan in plans], [plan.placement for plan in plans]
+
+
+def _least_s(network: OpticalNetwork, plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> float:
+    """Of those who communicate at the same time."""
+    own, where = _placed(plans, jobs)
+    units = []
+    for placement in where:
+        row = [0] * network.pods
+        for host, count in placement:
+            row[network.pod_of(host)] += count
+        units.append(tuple(row))
+    least = free_bytes(commodities_of(own, tuple(units)), network.pods, network.ports)
+    return max(busiest_nic_s(own, where, network), least / network.circuit)
+
+
+# `best`: the least of what all other policies plan.
+
+
+ASKED: Final = ("striped", "tdm", "exact", "no-tdm", "static", "pairs", "layers")
+"""by `best`; exact to 4 pods"""
+
+
+@register_scheduler("best", turns=False)
+def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """What is best of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
+    tried: list[Tried] = []
+    chosen: tuple[tuple[float, float], Schedule] | None = None
+    for number, policy in enumerate(ASKED):
+        if options.progress is not None:
+            options.progress(policy, number, len(ASKED))
+        try:
+            schedule = make_schedule(policy, jobs, network, replace(options, progress=None))
+        except TdmError as error:
+            tried.append(Tried(policy, refused=str(error)))
+            continue
+        rates = relative_to_alone(schedule, jobs)
+        longest_s = longest_iteration_s(schedule, rates, jobs)
+        mean = sum(rates.values()) / len(rates)
+        tried.append(Tried(policy, longest_s, mean))
+        # Of those that are equally good the better one in the other respect.
+        value = (longest_s, -mean) if options.of == "round" else (-mean, longest_s)
+        if chosen is None or _better(value, chosen[0]):
+            chosen = value, schedule
+    if chosen is None:
+        raise TdmError(tried[0].refused)
+    return replace(chosen[1], tried=tuple(tried))
+
+
+def _better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    if abs(one[0] - other[0]) > SLIGHT * abs(other[0]):
+        return one[0] < other[0]
+    return one[1] < other[1] - SLIGHT * abs(other[1])
+
+
+def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, float]:
+    """Predicted throughput of each job over that with GPUs and NICs of its own."""
+    found: dict[str, float] = {}
+    by_name = {job.name: job for job in jobs}
+    for cycle in schedule.cycles:
+        plans = [schedule.plan(name) for name in cycle.jobs]
+        alone = [Alone(plan.train_s, _alone_s(by_name[plan.job], plan, schedule.network)) for plan in plans]
+        if cycle.mode == "gated" or len(plans) != 2:
+            rates = [one.period_s / cycle.period_s if cycle.period_s else 1.0 for one in alone]
+        else:
+            as_planned = [Alone(plan.train_s, plan.duration_s) for plan in plans]
+            shared = Sharing("exclusive", (0.5, 0.5))
+            if cycle.mode != "exclusive":
+                first = (0 if plans[0].priority == 0 else 1) if cycle.mode == "priority" else None
+                shift_s = abs(plans[1].train_start_s - plans[0].train_start_s)
+                shared = Sharing(cycle.mode, play(as_planned[0], as_planned[1], first, shift_s=shift_s))
+            rates = [
+                rate * own.period_s / planned_.period_s if planned_.period_s else 1.0
+                for rate, own, planned_ in zip(shared.relative, alone, as_planned, strict=True)
+            ]
+        found |= {plan.job: min(1.0, rate) for plan, rate in zip(plans, rates, strict=True)}
+    return found
+
+
+def _alone_s(job: TdmJob, plan: JobPlan, network: OpticalNetwork) -> float:
+    """Seconds on its own NICs."""
+    return busiest_nic_s([job], [plan.placement], network)
+
+
+def longest_iteration_s(schedule: Schedule, rates: Mapping[str, float], jobs: Sequence[TdmJob]) -> float:
+    """Of any job, as predicted; where all are gated together the round."""
+    longest = 0.0
+    by_name = {job.name: job for job in jobs}
+    for cycle in schedule.cycles:
+        if cycle.mode == "gated":
+            longest = max(longest, cycle.period_s)
+            continue
+        for plan in map(schedule.plan, cycle.jobs):
+            alone = plan.train_s + _alone_s(by_name[plan.job], plan, schedule.network)
+            longest = max(longest, alone / rates[plan.job] if rates[plan.job] > 0 else NEVER)
+    return longest

@@ -133,6 +133,19 @@ class Cycle:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A policy that `best` has asked."""
+
+    policy: str
+    longest_s: float = 0.0
+    """prediction: the longest iteration of a job; of two groups the round"""
+    relative: float = 0.0
+    """prediction: throughput of a job relative to alone, mean"""
+    refused: str = ""
+    """why there is no schedule"""
+
+
+@dataclass(frozen=True)
 class Schedule:
     """All of it. Jobs share no memory of each other: a host needs the plans of its own jobs and the clock."""
 
@@ -147,6 +160,10 @@ class Schedule:
     """completion: a process ends when all its jobs are done; slots: at its time, whatever is under way"""
     guard_s: float = 0.0
     """slots: seconds before the end of a process in which nobody begins a chunk"""
+    bound_s: float = 0.0
+    """no circuits, trees or shares give this placement, with these groups, a shorter round; 0: not known"""
+    tried: tuple[Tried, ...] = ()
+    """by `best`, in order"""
 
     def plan(self, job: str) -> JobPlan:
         """The plan of a job. Raises KeyError."""

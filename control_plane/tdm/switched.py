@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.grouping import (
@@ -62,6 +63,11 @@ def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
 
 def best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Partition:
     """Two groups, as `tdm` chooses them."""
+    return _best_partition(tuple(jobs), network, replace(options, progress=None))
+
+
+@lru_cache(maxsize=4)  # several policies begin with it
+def _best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Partition:
     rounds = Rounds(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
     return search_partition(rounds, restarts=options.restarts, seed=options.seed)
 

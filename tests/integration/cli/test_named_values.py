@@ -34,7 +34,8 @@ VALUES = {
     (
         "tdm plan",
         "--policy",
-    ): "tdm seed pairs no-tdm free exclusive cassini static random eps-ideal eps-ecmp exact-one-tree exact striped",
+    ): "best striped tdm seed layers pairs no-tdm free exclusive cassini static random eps-ideal eps-ecmp exact "
+    "exact-one-tree",
     ("tdm plan", "--reading"): "overlap serial literal",
     ("tdm plan", "--clock"): "completion slots",
     ("tdm run", "--keep"): "starts pause gates",
