@@ -26,15 +26,12 @@ from p4reduce.control_plane.tdm.registry import Options, make_schedule, register
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Schedule, Tried, turns_of
 from p4reduce.control_plane.tdm.stripes import (
     Units,
-    agree,
     all_circuits,
     commodities_of,
     finished,
-    nameless,
-    striped_groups,
     whole_circuits,
 )
-from p4reduce.control_plane.tdm.switched import two_groups
+from p4reduce.control_plane.tdm.switched import agree, nameless, striped_groups, two_groups
 
 # The least t_round with one tree a job, over its own pods: branch and bound over groups, integer programs for each.
 #
@@ -476,8 +473,13 @@ def spreads(job: TdmJob, pods: int, seats: int) -> Iterator[tuple[int, ...]]:
 @register_scheduler("exact", turns=False)
 def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """The least t_round of two groups with stripes and relays (to 4 pods, 8 jobs): integer programs, all circuits."""
-    if network.pods > WIDE_PODS or len(jobs) > JOBS:
-        raise TdmError(f"exact: at most {WIDE_PODS} pods and {JOBS} jobs; use policy striped")
+    return wide_optimum(jobs, network, options)
+
+
+def wide_optimum(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, pods: int = WIDE_PODS) -> Schedule:
+    """What `exact` plans; ``pods``: at most so many (programs of 5 take some seconds each)."""
+    if network.pods > pods or len(jobs) > JOBS:
+        raise TdmError(f"exact: at most {pods} pods and {JOBS} jobs; use policy striped")
     if any(job.elastic or job.hosts for job in jobs) or network.gpus != 1:
         raise TdmError("exact: takes gangs that it may place, and servers of one GPU; use policy striped")
     best = _branch(jobs, _Wide(jobs, network, options.moves, options.seed), options.reading)
@@ -546,6 +548,9 @@ def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> S
             schedule = make_schedule(policy, jobs, network, replace(options, progress=None))
         except TdmError as error:
             tried.append(Tried(policy, refused=str(error)))
+            continue
+        if options.clock == "slots" and len(schedule.cycles) > 1:
+            tried.append(Tried(policy, refused="clock: slots are those of one cycle, and jobs have several"))
             continue
         rates = relative_to_alone(schedule, jobs)
         longest_s = longest_iteration_s(schedule, rates, jobs)

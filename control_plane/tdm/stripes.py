@@ -8,21 +8,17 @@ placement, that of known prices a configuration, and Lasdon's stops a packing th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, permutations
+from itertools import combinations
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.columns import Commodity, Packing, Stripe, free_bytes, pack_trees
-from p4reduce.control_plane.tdm.grouping import Partition, Rounds, all_partitions, neighbours, search_partition
 from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, Striped, TreeGroups
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, busiest_nic_s, on_hosts
 from p4reduce.control_plane.tdm.packing import MOVES, Edge, Packed, pack, parts_of
-from p4reduce.control_plane.tdm.registry import Options, register_scheduler
-from p4reduce.control_plane.tdm.schedule import Matrix, Route, Schedule
-from p4reduce.control_plane.tdm.switched import lay_groups, times_of, two_groups
+from p4reduce.control_plane.tdm.schedule import Matrix, Route
 
 # What a placement sends, and which circuits carry it best.
 
@@ -33,12 +29,16 @@ MOST_NAMED: Final = 5
 """pods up to which all their names are tried"""
 MOST_LISTED: Final = 64
 """configurations up to which all of them are looked at; above, circuits are exchanged one by one"""
-_TRIED: Final = 12
+_TRIED: Final = 48
 """exchanges of circuits for which a packing is made, the most promising ones, before the search ends"""
 _LEAST_SHARE: Final = 0.02
+_MOST_PLACED: Final = 1_500
+"""placements up to which all of them are looked at"""
+_STEPS: Final = 40
+_KICKS: Final = 4
 _LOOKS: Final = 6
 """placements a step in large networks"""
-_BETTER: Final = 1.0 - 1e-9
+BETTER: Final = 1.0 - 1e-9
 Key = tuple[tuple[int, ...], tuple[int, ...]]
 """pods, and of an all-to-all the units in them"""
 
@@ -159,12 +159,12 @@ def _of_all(commodities: Sequence[Commodity], pods: int, listed: Any, cutoff: fl
     while left:
         place = min(left, key=lambda x: (bounds[x], order[x]))
         left.remove(place)
-        if bounds[place] >= cutoff * _BETTER:
+        if bounds[place] >= cutoff * BETTER:
             break
         packing = pack_trees(commodities, listed[place], cutoff=cutoff)
         if packing is None:
             continue
-        if packing.bytes < cutoff * _BETTER:
+        if packing.bytes < cutoff * BETTER:
             best, cutoff = Whole(listed[place], packing), packing.bytes
         if packing.prices and packing.bound > 0:
             worth = (listed * far_prices(packing, pods)).sum(axis=(1, 2)) / 2
@@ -228,7 +228,7 @@ def _exchanged(commodities: Sequence[Commodity], pods: int, ports: int, start: A
             if found is not None and found.bytes < packing.bytes * (1 - 1e-4):
                 lit, packing, improved = other, found, True
                 break
-    return Whole(lit, packing) if packing.bytes < cutoff * _BETTER else None
+    return Whole(lit, packing) if packing.bytes < cutoff * BETTER else None
 
 
 Change = tuple[tuple[Edge, int], ...]
@@ -289,6 +289,33 @@ class _Found:
     seconds: float
     units: Units
     whole: Whole | None
+
+
+def all_placements(given: Sequence[int], network: OpticalNetwork) -> list[Units] | None:
+    """Every way to lay units into pods, of those that differ in names of pods one; None: more than are looked at."""
+    pods, room = network.pods, network.pod_gpus
+    states: set[tuple[tuple[int, ...], ...]] = {((),) * pods}
+    for units in given:
+        found: set[tuple[tuple[int, ...], ...]] = set()
+        for columns in states:
+            free = [room - sum(column) for column in columns]
+            for row in _spread(units, free):
+                found.add(tuple(sorted((*column, count) for column, count in zip(columns, row, strict=True))))
+            if len(found) > _MOST_PLACED:
+                return None
+        states = found
+    return [tuple(zip(*columns, strict=True)) for columns in states]
+
+
+def _spread(units: int, free: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    if len(free) == 1:
+        if units <= free[0]:
+            yield (units,)
+        return
+    for count in range(min(units, free[0]) + 1):
+        if units - count <= sum(free[1:]):
+            for rest in _spread(units - count, free[1:]):
+                yield (count, *rest)
 
 
 class StripedGroups:
@@ -362,17 +389,47 @@ class _Placing:
         """The best that is found."""
         nic = self.network.nic
         enough = max((job.bytes if job.kind != "a2a" else 0) / nic for job in self.jobs)
-        starts = list(self._starts(first))
-        for units in starts:
+        for units in self._starts(first):
             self._look(units)
             if self.best is not None and self.best.seconds <= enough * (1 + 1e-9):
                 return self.best
-        steps = 40 if self.small else 12
+        every = all_placements(self.given, self.network) if self.small and not self._fixed else None
+        if every is not None:
+            ranked = sorted((self._bound(units), units) for units in every)
+            for bound, units in ranked:
+                if self.best is not None and bound / self.network.circuit >= self.best.seconds * BETTER:
+                    break
+                self._look(units)
+            return self.best
+        steps = _STEPS if self.small else _STEPS // 4
+        kicks = _KICKS if self.small else 0
         while steps and self.best is not None and self.best.whole is not None:
             steps -= 1
-            if self.best.seconds <= enough * (1 + 1e-9) or not self._climb():
+            if self.best.seconds <= enough * (1 + 1e-9):
                 break
+            if not self._climb(self.best.units):
+                if not kicks:
+                    break
+                kicks -= 1
+                self._climb(self._kicked())
         return self.best
+
+    @property
+    def _fixed(self) -> bool:
+        return any(job.hosts for job in self.jobs)
+
+    def _kicked(self) -> Units:
+        """A placement some exchanges away from the best one, where no other nearby has a lower bound."""
+        assert self.best is not None  # noqa: S101
+        units = self.best.units
+        for _ in range(3):
+            units = self.random.choice(list(self._near(units)) or [units])
+        while True:
+            near = min(self._near(units), key=self._bound, default=units)
+            if self._bound(near) >= self._bound(units) * BETTER:
+                self._look(units)
+                return units
+            units = near
 
     def _starts(self, first: Units | None) -> Iterator[Units]:
         if first is not None:
@@ -428,13 +485,13 @@ class _Placing:
         self._seen.add(units)
         least = NEVER if self.best is None else self.best.seconds
         nic_s = self._nic_s(units)
-        if nic_s >= least * _BETTER:
+        if nic_s >= least * BETTER:
             return False
         sent = commodities_of(self.jobs, units)
         if not sent:
             self.best = _Found(nic_s, units, None)
             return True
-        if max(nic_s, self._bound(units) / self.network.circuit) >= least * _BETTER:
+        if max(nic_s, self._bound(units) / self.network.circuit) >= least * BETTER:
             return False
         whole = whole_circuits(
             sent,
@@ -446,18 +503,18 @@ class _Placing:
         if whole is None:
             return False
         seconds = max(nic_s, whole.packing.bytes / self.network.circuit)
-        if seconds >= least * _BETTER:
+        if seconds >= least * BETTER:
             return False
         self.best = _Found(seconds, units, whole)
         return True
 
-    def _climb(self) -> bool:
-        """One better neighbour, those of the least bounds first."""
+    def _climb(self, start: Units) -> bool:
+        """A neighbour that is better than all before, those of the least bounds first."""
         assert self.best is not None  # noqa: S101
-        near = [units for units in self._near(self.best.units) if units not in self._seen]
+        near = [units for units in self._near(start) if units not in self._seen]
         if not self.small and len(near) > 150:
             near = self.random.sample(near, 150)
-        least = self.best.seconds * self.network.circuit * _BETTER
+        least = self.best.seconds * self.network.circuit * BETTER
         ranked = sorted(((self._bound(units), units) for units in near), key=lambda item: item[0])
         possible = [units for bound, units in ranked if bound < least]
         return any(self._look(units) for units in (possible if self.small else possible[:_LOOKS]))
@@ -597,184 +654,3 @@ def _shared(
     for x, (k, one) in enumerate(columns):
         found[k].append(replace(one, share=float(solved.x[x])))
     return [tuple(sorted(own, key=lambda one: -one.share)) for own in found]
-
-
-# Two groups, each in stripes over circuits of its own: `striped`.
-
-
-MOST_JOBS: Final = 10
-"""for which all partitions are looked at"""
-_CANDIDATES: Final = 6
-"""of partitions beyond that"""
-
-
-def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) -> Partition:
-    """The best two groups: of all where jobs are few; else those that are best with one tree a job are tried.
-
-    Raises
-    ------
-    TdmError
-        When no partition that it meets fits.
-    """
-    jobs, network = groups.jobs, groups.network
-    rounds = Rounds(jobs, groups, network.delta_s, reading)
-    if len(jobs) <= MOST_JOBS:
-        return all_partitions(rounds)
-    plain = Rounds(jobs, groups.trees, network.delta_s, reading)
-    first = search_partition(plain, restarts=restarts, seed=groups.seed).groups[0].jobs
-    best = rounds.of(first)
-    near = {first: 0.0}
-    for one in neighbours(first, len(jobs)):
-        near[one] = rounds.bound(one)
-    for group in sorted(near, key=lambda one: (near[one], one))[:_CANDIDATES]:
-        if best is not None and near[group] >= best.round_s * _BETTER:
-            break
-        found = rounds.of(group)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
-    return best
-
-
-# Circuits that stay never go dark: one configuration for both groups, or two with much in common.
-
-
-def agree(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, reading: Reading) -> Partition:
-    """The same groups with the least t_round of these: two configurations, as they are or with the pods of one group
-    renamed such that most circuits stay; and one for both, each that is known.
-
-    Names of pods are free where no host is named: the configurations of both groups need to be equal up to them only.
-    """
-    if not network.delta_s or any(group.striped is None for group in partition.groups):
-        return partition
-    movable = next((x for x in (1, 0) if not any(jobs[j].hosts for j in partition.groups[x].jobs)), None)
-    found: list[Partition] = [partition]
-    if movable is not None:
-        found += [_with(partition, movable, order) for order in _overlaps(partition, movable, network.pods)]
-    found += _same_for_both(jobs, found[-1], network, movable)
-    return min(
-        (replace(one, round_s=sum(times_of(one, lay_groups(jobs, one, network), network, reading))) for one in found),
-        key=lambda one: one.round_s,
-    )
-
-
-def _matrices(partition: Partition) -> tuple[Any, Any]:
-    one, other = (group.striped for group in partition.groups)
-    assert one is not None and other is not None  # noqa: S101, PT018
-    return np.array(one.matrix, np.int64), np.array(other.matrix, np.int64)
-
-
-def _overlaps(partition: Partition, movable: int, pods: int) -> Sequence[Sequence[int]]:
-    """New names of the pods of a group with which most of its circuits are those of the other one."""
-    both = _matrices(partition)
-    own, others = both[movable], both[1 - movable]
-
-    def same(order: Sequence[int]) -> int:
-        return int(np.minimum(own, others[np.ix_(order, order)]).sum())
-
-    if pods <= MOST_NAMED:
-        return sorted(permutations(range(pods)), key=lambda order: -same(order))[:4]
-    order, most = list(range(pods)), same(range(pods))
-    improved = True
-    while improved:
-        improved = False
-        for a, b in combinations(range(pods), 2):
-            order[a], order[b] = order[b], order[a]
-            value = same(order)
-            if value > most:
-                most, improved = value, True
-            else:
-                order[a], order[b] = order[b], order[a]
-    return [order]
-
-
-def _with(partition: Partition, place: int, order: Sequence[int]) -> Partition:
-    groups = list(partition.groups)
-    groups[place] = renamed(groups[place], order)
-    return Partition((groups[0], groups[1]), partition.round_s)
-
-
-def renamed(plan: GroupPlan, order: Sequence[int]) -> GroupPlan:
-    """A plan in stripes with other names of pods: pod p becomes order[p]."""
-    assert plan.striped is not None  # noqa: S101
-    back = sorted(range(len(order)), key=lambda pod: order[pod])
-    lit = plan.striped.matrix
-    matrix: Matrix = tuple(tuple(lit[back[a]][back[b]] for b in range(len(order))) for a in range(len(order)))
-    stripes = tuple(
-        tuple((tuple((order[a], order[b]) for a, b in edges), share) for edges, share in own)
-        for own in plan.striped.stripes
-    )
-    routes = tuple(
-        tuple(replace(one, path=tuple(order[pod] for pod in one.path)) for one in own) for own in plan.striped.routes
-    )
-    units = tuple(tuple(row[back[pod]] for pod in range(len(order))) for row in plan.units)
-    return replace(plan, units=units, striped=Striped(matrix, stripes, routes, plan.striped.bytes))
-
-
-def _same_for_both(
-    jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, movable: int | None
-) -> list[Partition]:
-    """One configuration for both groups: the best of all, where they are few, else that of the one or the other."""
-    known = all_circuits(network.pods, network.ports)
-    tried = list(_matrices(partition)) if known is None or network.pods > MOST_NAMED else list(known)
-    laid: list[list[GroupPlan | None]] = []
-    for group in partition.groups:
-        own = [jobs[j] for j in group.jobs]
-        laid.append([relaid(group, own, matrix, network) for matrix in tried])
-    found: list[Partition] = []
-    for x, one in enumerate(laid[0]):
-        other = laid[1][x]
-        if one is not None and other is not None:
-            found.append(Partition((one, other), 0.0))
-    if movable is not None and known is not None and network.pods <= MOST_NAMED:
-        least: dict[bytes, list[tuple[float, int]]] = {}
-        for plans in laid:
-            best: dict[bytes, tuple[float, int]] = {}
-            for x, plan in enumerate(plans):
-                name = nameless(tried[x])[0]
-                if plan is not None and plan.communication_s < best.get(name, (NEVER, 0))[0]:
-                    best[name] = plan.communication_s, x
-            for name, item in best.items():
-                least.setdefault(name, []).append(item)
-        for pair in (own for own in least.values() if len(own) == 2):
-            groups: list[GroupPlan | None] = [laid[side][x] for side, (_, x) in enumerate(pair)]
-            orders = [nameless(tried[x])[1] for _, x in pair]
-            fixed = 1 - movable
-            order = [orders[fixed][orders[movable].index(pod)] for pod in range(network.pods)]
-            chosen = groups[movable]
-            assert chosen is not None  # noqa: S101
-            groups[movable] = renamed(chosen, order)
-            one, other = groups
-            assert one is not None and other is not None  # noqa: S101, PT018
-            found.append(Partition((one, other), 0.0))
-    return found
-
-
-def nameless(matrix: Any) -> tuple[bytes, Sequence[int]]:
-    """What configurations that differ in names of pods only have in common, and the pods in the order of that."""
-    orders = map(list, permutations(range(len(matrix))))
-    return min((np.ascontiguousarray(matrix[np.ix_(order, order)]).tobytes(), order) for order in orders)
-
-
-def relaid(group: GroupPlan, own: Sequence[TdmJob], matrix: Any, network: OpticalNetwork) -> GroupPlan | None:
-    """A group over other circuits, its units where they are; None: they do not join its pods."""
-    carried = lay_stripes(own, group.units, matrix, network.ports)
-    if carried is None:
-        return None
-    nic_s = busiest_nic_s(own, on_hosts(own, group.units, network), network)
-    return replace(group, phases=(max(nic_s, carried.bytes / network.circuit),), striped=carried)
-
-
-@lru_cache(maxsize=2)  # `striped` and `exact` begin with the same groups
-def striped_groups(jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> StripedGroups:
-    """A planner that keeps what it has planned."""
-    return StripedGroups(jobs, network, moves=moves, seed=seed)
-
-
-@register_scheduler("striped", turns=False)
-def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """Jobs in stripes, a tree each, with relays: column generation over Steiner trees, whole circuits, placement."""
-    groups = striped_groups(tuple(jobs), network, options.moves, options.seed)
-    found = striped_partition(groups, options.reading, options.restarts)
-    return two_groups("striped", jobs, network, options, agree(jobs, found, network, options.reading))

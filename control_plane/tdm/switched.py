@@ -1,14 +1,20 @@
-"""Two groups that take turns, each with its own circuits: the source's (`seed`), ours (`tdm`), and `random`."""
+"""Two groups that take turns, each with its own circuits: the source's (`seed`), ours (`striped`, `tdm`), `random`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import combinations, permutations
+from typing import Any, Final
+
+import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.grouping import (
     Partition,
     Rounds,
+    all_partitions,
     hill_climbing,
+    neighbours,
     process_times,
     random_split,
     search_partition,
@@ -19,6 +25,7 @@ from p4reduce.control_plane.tdm.groups import (
     GroupPlan,
     Ready,
     SeedGroups,
+    Striped,
     TreeGroups,
     carry,
     configurations,
@@ -27,10 +34,19 @@ from p4reduce.control_plane.tdm.groups import (
     placements,
     ready,
 )
-from p4reduce.control_plane.tdm.jobs import OpticalNetwork, Placement, TdmError, TdmJob, release_gpus
+from p4reduce.control_plane.tdm.jobs import (
+    OpticalNetwork,
+    Placement,
+    TdmError,
+    TdmJob,
+    busiest_nic_s,
+    on_hosts,
+    release_gpus,
+)
 from p4reduce.control_plane.tdm.packing import Edge, Packed, pack, parts_of, paths
 from p4reduce.control_plane.tdm.registry import Options, register_scheduler
-from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Process, Schedule
+from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Process, Schedule
+from p4reduce.control_plane.tdm.stripes import BETTER, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
 
 
 @register_scheduler("seed")
@@ -165,6 +181,187 @@ def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork
     released = Partition((found[0], found[1]), 0.0)
     time = sum(process_times(released, network.delta_s, options.reading))
     return Partition(released.groups, time) if time <= partition.round_s else partition
+
+
+# Two groups, each in stripes over circuits of its own: `striped`.
+
+
+MOST_JOBS: Final = 10
+"""for which all partitions are looked at"""
+_CANDIDATES: Final = 6
+"""of partitions beyond that"""
+
+
+def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) -> Partition:
+    """The best two groups: of all where jobs are few; else those that are best with one tree a job are tried.
+
+    Raises
+    ------
+    TdmError
+        When no partition that it meets fits.
+    """
+    jobs, network = groups.jobs, groups.network
+    rounds = Rounds(jobs, groups, network.delta_s, reading)
+    if len(jobs) <= MOST_JOBS:
+        return all_partitions(rounds)
+    plain = Rounds(jobs, groups.trees, network.delta_s, reading)
+    first = search_partition(plain, restarts=restarts, seed=groups.seed).groups[0].jobs
+    best = rounds.of(first)
+    near = {first: 0.0}
+    for one in neighbours(first, len(jobs)):
+        near[one] = rounds.bound(one)
+    for group in sorted(near, key=lambda one: (near[one], one))[:_CANDIDATES]:
+        if best is not None and near[group] >= best.round_s * BETTER:
+            break
+        found = rounds.of(group)
+        if found is not None and (best is None or found.round_s < best.round_s):
+            best = found
+    if best is None:
+        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+    return best
+
+
+# Circuits that stay never go dark: one configuration for both groups, or two with much in common.
+
+
+def agree(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, reading: Reading) -> Partition:
+    """The same groups with the least t_round of these: two configurations, as they are or with the pods of one group
+    renamed such that most circuits stay; and one for both, each that is known.
+
+    Names of pods are free where no host is named: the configurations of both groups need to be equal up to them only.
+    """
+    if not network.delta_s or any(group.striped is None for group in partition.groups):
+        return partition
+    movable = next((x for x in (1, 0) if not any(jobs[j].hosts for j in partition.groups[x].jobs)), None)
+    found: list[Partition] = [partition]
+    if movable is not None:
+        found += [_turned(partition, movable, order) for order in _overlaps(partition, movable, network.pods)]
+    found += _same_for_both(jobs, found[-1], network, movable)
+    return min(
+        (replace(one, round_s=sum(times_of(one, lay_groups(jobs, one, network), network, reading))) for one in found),
+        key=lambda one: one.round_s,
+    )
+
+
+def _matrices(partition: Partition) -> tuple[Any, Any]:
+    one, other = (group.striped for group in partition.groups)
+    assert one is not None and other is not None  # noqa: S101, PT018
+    return np.array(one.matrix, np.int64), np.array(other.matrix, np.int64)
+
+
+def _overlaps(partition: Partition, movable: int, pods: int) -> Sequence[Sequence[int]]:
+    """New names of the pods of a group with which most of its circuits are those of the other one."""
+    both = _matrices(partition)
+    own, others = both[movable], both[1 - movable]
+
+    def same(order: Sequence[int]) -> int:
+        return int(np.minimum(own, others[np.ix_(order, order)]).sum())
+
+    if pods <= MOST_NAMED:
+        return sorted(permutations(range(pods)), key=lambda order: -same(order))[:4]
+    order, most = list(range(pods)), same(range(pods))
+    improved = True
+    while improved:
+        improved = False
+        for a, b in combinations(range(pods), 2):
+            order[a], order[b] = order[b], order[a]
+            value = same(order)
+            if value > most:
+                most, improved = value, True
+            else:
+                order[a], order[b] = order[b], order[a]
+    return [order]
+
+
+def _turned(partition: Partition, place: int, order: Sequence[int]) -> Partition:
+    groups = list(partition.groups)
+    groups[place] = renamed(groups[place], order)
+    return Partition((groups[0], groups[1]), partition.round_s)
+
+
+def renamed(plan: GroupPlan, order: Sequence[int]) -> GroupPlan:
+    """A plan in stripes with other names of pods: pod p becomes order[p]."""
+    assert plan.striped is not None  # noqa: S101
+    back = sorted(range(len(order)), key=lambda pod: order[pod])
+    lit = plan.striped.matrix
+    matrix: Matrix = tuple(tuple(lit[back[a]][back[b]] for b in range(len(order))) for a in range(len(order)))
+    stripes = tuple(
+        tuple((tuple((order[a], order[b]) for a, b in edges), share) for edges, share in own)
+        for own in plan.striped.stripes
+    )
+    routes = tuple(
+        tuple(replace(one, path=tuple(order[pod] for pod in one.path)) for one in own) for own in plan.striped.routes
+    )
+    units = tuple(tuple(row[back[pod]] for pod in range(len(order))) for row in plan.units)
+    return replace(plan, units=units, striped=Striped(matrix, stripes, routes, plan.striped.bytes))
+
+
+def _same_for_both(
+    jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, movable: int | None
+) -> list[Partition]:
+    """One configuration for both groups: the best of all, where they are few, else that of the one or the other."""
+    known = all_circuits(network.pods, network.ports)
+    tried = list(_matrices(partition)) if known is None or network.pods > MOST_NAMED else list(known)
+    laid: list[list[GroupPlan | None]] = []
+    for group in partition.groups:
+        own = [jobs[j] for j in group.jobs]
+        laid.append([relaid(group, own, matrix, network) for matrix in tried])
+    found: list[Partition] = []
+    for x, one in enumerate(laid[0]):
+        other = laid[1][x]
+        if one is not None and other is not None:
+            found.append(Partition((one, other), 0.0))
+    if movable is not None and known is not None and network.pods <= MOST_NAMED:
+        least: dict[bytes, list[tuple[float, int]]] = {}
+        for plans in laid:
+            best: dict[bytes, tuple[float, int]] = {}
+            for x, plan in enumerate(plans):
+                name = nameless(tried[x])[0]
+                if plan is not None and plan.communication_s < best.get(name, (NEVER, 0))[0]:
+                    best[name] = plan.communication_s, x
+            for name, item in best.items():
+                least.setdefault(name, []).append(item)
+        for pair in (own for own in least.values() if len(own) == 2):
+            groups: list[GroupPlan | None] = [laid[side][x] for side, (_, x) in enumerate(pair)]
+            orders = [nameless(tried[x])[1] for _, x in pair]
+            fixed = 1 - movable
+            order = [orders[fixed][orders[movable].index(pod)] for pod in range(network.pods)]
+            chosen = groups[movable]
+            assert chosen is not None  # noqa: S101
+            groups[movable] = renamed(chosen, order)
+            one, other = groups
+            assert one is not None and other is not None  # noqa: S101, PT018
+            found.append(Partition((one, other), 0.0))
+    return found
+
+
+def nameless(matrix: Any) -> tuple[bytes, Sequence[int]]:
+    """What configurations that differ in names of pods only have in common, and the pods in the order of that."""
+    orders = map(list, permutations(range(len(matrix))))
+    return min((np.ascontiguousarray(matrix[np.ix_(order, order)]).tobytes(), order) for order in orders)
+
+
+def relaid(group: GroupPlan, own: Sequence[TdmJob], matrix: Any, network: OpticalNetwork) -> GroupPlan | None:
+    """A group over other circuits, its units where they are; None: they do not join its pods."""
+    carried = lay_stripes(own, group.units, matrix, network.ports)
+    if carried is None:
+        return None
+    nic_s = busiest_nic_s(own, on_hosts(own, group.units, network), network)
+    return replace(group, phases=(max(nic_s, carried.bytes / network.circuit),), striped=carried)
+
+
+@lru_cache(maxsize=2)  # `striped` and `exact` begin with the same groups
+def striped_groups(jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> StripedGroups:
+    """A planner that keeps what it has planned."""
+    return StripedGroups(jobs, network, moves=moves, seed=seed)
+
+
+@register_scheduler("striped", turns=False)
+def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """Jobs in stripes, a tree each, with relays: column generation over Steiner trees, whole circuits, placement."""
+    groups = striped_groups(tuple(jobs), network, options.moves, options.seed)
+    found = striped_partition(groups, options.reading, options.restarts)
+    return two_groups("striped", jobs, network, options, agree(jobs, found, network, options.reading))
 
 
 # A job that arrives while others run: the cheapest way in, without planning everybody anew (ours).

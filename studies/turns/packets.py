@@ -38,7 +38,7 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4switch.base.values import PS_PER_S
 from studies.frame import column, percent, record, scaled
-from studies.turns.planning import KINDS, SIGMA, X1, X2, Mix, TurnsSettings, gangs, scaled_job
+from studies.turns.planning import FRESH, HELD_OUT, KINDS, SIGMA, X1, X2, Mix, TurnsSettings, gangs, scaled_job
 
 # A schedule by hand in which the cross-connect must change: two groups on the same hosts, circuits for one of them.
 
@@ -276,8 +276,7 @@ def run_round(case: RoundCell) -> list[RoundRow]:
         relative.append((job.compute_s + factor.of(sent / network.nic)) / played.iteration_s(job.name))
     gated = all(cycle.mode == "gated" for cycle in schedule.cycles) and len(schedule.cycles) == 1
     several = max(len(process.configurations) for process in schedule.processes)
-    # Formulas say nothing of how darkness and bytes of several configurations go together.
-    model_s = model_round_s(schedule, jobs, factors) if gated and several == 1 else 0.0
+    model_s = model_round_s(schedule, jobs, factors) if gated else 0.0
     return [_row(case, len(jobs), several, played, model_s, (flows.round_s, wrong), relative, "")]
 
 
@@ -326,6 +325,7 @@ def _row(
 
 
 SMALL: Final = OpticalNetwork(4, 2, 25 * 10**9, 2, 25 * 10**9, delta_s=200e-6)
+NARROW: Final = OpticalNetwork(4, 3, 25 * 10**9, 2, 25 * 10**9)
 HAND: Final = SMALL.with_delta(20e-6)
 DELTAS: Final = (0.0, 20e-6, 200e-6, 1.2e-3, 10e-3, 30e-3)
 UNCOORDINATED: Final = "uncoordinated"
@@ -401,6 +401,30 @@ def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
             ]
         case "delta":
             return [RoundCell(replace(X2, delta_s=delta), "tdm", seeds[0]) for delta in DELTAS]
+        case "stripes":
+            own = tuple(FRESH) if seeds == tuple(HELD_OUT) else seeds[:3]
+            return [
+                RoundCell(
+                    replace(NARROW, port_rate_bps=round(NARROW.rate_bps * (0.25, 0.4, 1.0)[place % 3])),
+                    "striped",
+                    seed,
+                    sigma=0.3,
+                    ratio=(0.5, 1.0, 2.0)[seed // 3 % 3],
+                    least=2,
+                    most=7,
+                    scale=128.0,
+                    mix="mixed" if seed % 3 == 0 else "sums",
+                )
+                for place, seed in enumerate(own)
+            ]
+        case "configurations":
+            own = tuple(FRESH)[:6] if seeds == tuple(HELD_OUT) else seeds[:2]
+            return [
+                RoundCell(network, policy, seed, mix="mixed" if seed % 2 else "all-to-all")
+                for network in (X2, replace(X2, pods=6))
+                for policy in ("tdm", "no-tdm")
+                for seed in own
+            ]
     return [RoundCell(X2, "tdm", seeds[0], scale=scale) for scale in (16.0, 64.0, 256.0)]
 
 

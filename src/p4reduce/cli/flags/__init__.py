@@ -48,8 +48,8 @@ Scheduler = Annotated[
 Of = Annotated[
     Literal["round", "mean-relative"],
     Flag(
-        "What the policy best looks at: the longest iteration of a job (of two groups the round), or the mean throughput "
-        "of jobs relative to alone."
+        "What the policy best looks at: the longest iteration of a job (of two groups the round), or the mean "
+        "throughput of jobs relative to alone."
     ),
 ]
 Clock = Annotated[

@@ -259,22 +259,33 @@ class SlottedPlayer(Player):
         return [self._ticks(), *waiting]
 
     def _set_gates(self) -> None:
-        """In darkness no group's queue is open, afterwards that of the group whose window it is."""
-        entries: list[tuple[int, int]] = []
+        """In darkness no group's queue is open, afterwards that of the group whose window it is.
+
+        A port that stays is never dark.
+        """
         closed = ALL_QUEUES & ~sum(1 << queue for queue in QUEUES)
         fabric = self.network.fabric
         # What leaves a switch is at the mirrors a fibre's delay later.
         fibre = max(link.delay_ps for own in uplinks(fabric.topology).values() for link in own)
-        for number, (start, end) in enumerate(self._slots):
-            dark = min(self.delta_ps, end - start)
-            open_ = max(0, end - start - dark - fibre)
-            after = end - start - dark - open_
-            found = ((dark, closed), (open_, closed | 1 << QUEUES[self._group(number)]), (after, closed))
-            entries += [entry for entry in found if entry[0]]
         longest = LONGEST_HEADERS + 4 * next(iter(self.jobs.values())).parts[0].job.plan.lanes
         for switch, fibres in uplinks(fabric.topology).items():
             for link in fibres:
-                fabric.set_gates((switch, link.port_of(switch)), entries, base_ps=0, longest=longest)
+                port = (switch, link.port_of(switch))
+                entries: list[tuple[int, int]] = []
+                for number, (start, end) in enumerate(self._slots):
+                    changes = self._circuit(port, number) != self._circuit(port, number - 1)
+                    dark = min(self.delta_ps, end - start) if changes else 0
+                    open_ = max(0, end - start - dark - fibre)
+                    after = end - start - dark - open_
+                    found = ((dark, closed), (open_, closed | 1 << QUEUES[self._group(number)]), (after, closed))
+                    entries += [entry for entry in found if entry[0]]
+                fabric.set_gates(port, entries, base_ps=0, longest=longest)
+
+    def _circuit(self, port: Hop, process: int) -> Link | None:
+        """What a port is part of in a process."""
+        matrix = self.schedule.processes[process].configurations[0].circuits
+        lit = self.installer.circuits[self.installer.matrices.index(matrix)]
+        return next((link for link in lit if port in ((link.a, link.port_a), (link.b, link.port_b))), None)
 
     def _group(self, process: int) -> int:
         found = [one.plan.group for one in self.jobs.values() if one.plan.process == process]

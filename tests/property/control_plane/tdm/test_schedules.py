@@ -51,6 +51,7 @@ def test_every_schedule_keeps_to_ports_and_gpus_and_covers_every_job(
         assume(False)
         return
     check(schedule, jobs)
+    assert 0 <= schedule.bound_s <= schedule.round_s * (1 + 1e-6)
     assert from_json(Schedule, to_json(schedule), "a schedule") == schedule
 
 
