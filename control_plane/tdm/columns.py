@@ -39,9 +39,8 @@ F64 = np.dtype(np.float64)
 
 EXACT_TERMINALS: Final = 8
 """pods of a commodity up to which the least Steiner tree is exact; above, it is within a factor of two"""
-FAR: Final = 1e30
-TINY: Final = 1e-10
-"""a circuit's price beside its dual: of equal trees the one with fewer circuits"""
+MOST_WAYS: Final = 8_000_000
+"""numbers that say the next pod from each to each, of all columns of all-to-alls together"""
 SHORT: Final = 1e-9
 
 
@@ -669,6 +668,8 @@ def _solve(
     for e, (a, b) in enumerate(pairs):
         eid[a * pods + b] = eid[b * pods + a] = e
     most = min(4000, 60 * count + 20 * rows + 200)
+    if pairs and units.any():  # ways are kept for each column
+        most = min(most, max(count + 64, MOST_WAYS // pods**2))
     setting = np.array([pods, rows, count, int(not pairs), most, 60 * m + 2000, 0, 0], np.int64)
     limits = np.array([cutoff / scale, gap, 0.0, 0.0])
     coefs, owner = np.zeros((most + 1) * rows), np.zeros(most + 1, np.int64)

@@ -25,6 +25,7 @@ from p4reduce.control_plane.tdm.groups import (
     rooted,
 )
 from p4reduce.control_plane.tdm.jobs import (
+    LEAST,
     OpticalNetwork,
     Placement,
     TdmError,
@@ -42,6 +43,7 @@ from p4reduce.control_plane.tdm.pairs import (
     Sharing,
     best_sharing,
     gated_period_s,
+    halves,
     in_layers,
     match,
     play,
@@ -251,7 +253,8 @@ def _electrical(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, op
             groups.append(group)
             continue
         parts = parts_of([jobs[j] for j in group.jobs], group.given, network)
-        nic_s = TreeGroups(jobs, network).bound(group.jobs)[0]
+        where = placements(jobs, group, network)
+        nic_s = busiest_nic_s([jobs[j] for j in group.jobs], [where[j] for j in group.jobs], network)
         if policy == "eps-ideal":
             fabric_s = ideal_s(demand(group.packed, parts, network.pods).astype(np.float64), network)
         else:
@@ -510,6 +513,11 @@ def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
     given = _given(jobs, network)
     if any(job.hosts for job in jobs):
         raise TdmError("policy layers places jobs itself; leave the names of workers out, or use striped")
+    if any(job.elastic for job in jobs):  # as many GPUs as two layers can take
+        least = sum(LEAST if job.elastic else job.units for job in jobs)
+        totals = range(2 * network.all_gpus, least - 1, -1)
+        shares = (share_gpus(jobs, total) for total in totals)
+        given = next((own for own in shares if halves(own, network.all_gpus) is not None), given)
     alone = [Alone(job.compute_on(units), nic_bound_s(job, network)) for job, units in zip(jobs, given, strict=True)]
     found = in_layers(alone, given, network.all_gpus, seed=options.seed)
     if found is None:

@@ -365,7 +365,7 @@ def _all_sets(layers: _Layers, gpus: int) -> list[Sides] | None:
 
 
 def _annealed(layers: _Layers, gpus: int, seed: int) -> list[Sides] | None:
-    start = _halves(layers.sizes, gpus)
+    start = halves(layers.sizes, gpus)
     if start is None:
         return None
     random = Random(seed)  # noqa: S311
@@ -389,7 +389,7 @@ def _annealed(layers: _Layers, gpus: int, seed: int) -> list[Sides] | None:
     return best
 
 
-def _halves(sizes: Sequence[int], gpus: int) -> Sides | None:
+def halves(sizes: Sequence[int], gpus: int) -> Sides | None:
     """Two layers that both fit, as equal as can be; None: there are none."""
     reached: dict[int, tuple[int, ...]] = {0: ()}
     for j, size in enumerate(sizes):

@@ -34,6 +34,10 @@ _TRIED: Final = 48
 _LEAST_SHARE: Final = 0.02
 _MOST_PLACED: Final = 1_500
 """placements up to which all of them are looked at"""
+_DRAWN: Final = 150
+"""of placements near one, in networks of more than a few pods"""
+LARGE: Final = 40
+"""pods above which the first placement is kept, and few exchanges of circuits are tried"""
 _STEPS: Final = 40
 _KICKS: Final = 4
 _LOOKS: Final = 6
@@ -194,11 +198,12 @@ def _rounded(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
             lit[a, b] = lit[b, a] = 1
             left[[a, b]] -= 1
             part = [part[a] if x == part[b] else x for x in part]
+    apart = ~np.eye(pods, dtype=np.bool_)
     while True:
-        able = [(a, b) for a, b in pairs if left[a] and left[b]]
-        if not able:
+        able = apart & (left > 0)[:, None] & (left > 0)[None, :]
+        if not able.any():
             return lit
-        a, b = max(able, key=lambda pair: wanted[pair] / (lit[pair] + 1.0))
+        a, b = divmod(int(np.argmax(np.where(able, wanted / (lit + 1.0), -1.0))), pods)
         lit[a, b] = lit[b, a] = lit[a, b] + 1
         left[[a, b]] -= 1
 
@@ -216,7 +221,7 @@ def _exchanged(commodities: Sequence[Commodity], pods: int, ports: int, start: A
     improved = True
     while improved:
         improved = False
-        for change in _exchanges(lit, packing, pods, ports)[:_TRIED]:
+        for change in _exchanges(lit, packing, pods, ports)[: _TRIED if pods <= LARGE else _TRIED // 12]:
             other = lit.copy()
             for (a, b), count in change:
                 other[a, b] += count
@@ -389,8 +394,11 @@ class _Placing:
         """The best that is found."""
         nic = self.network.nic
         enough = max((job.bytes if job.kind != "a2a" else 0) / nic for job in self.jobs)
+        large = self.network.pods > LARGE
         for units in self._starts(first):
             self._look(units)
+            if large and self.best is not None:
+                return self.best
             if self.best is not None and self.best.seconds <= enough * (1 + 1e-9):
                 return self.best
         every = all_placements(self.given, self.network) if self.small and not self._fixed else None
@@ -511,13 +519,31 @@ class _Placing:
     def _climb(self, start: Units) -> bool:
         """A neighbour that is better than all before, those of the least bounds first."""
         assert self.best is not None  # noqa: S101
-        near = [units for units in self._near(start) if units not in self._seen]
-        if not self.small and len(near) > 150:
-            near = self.random.sample(near, 150)
+        near = [units for units in self._near(start) if units not in self._seen] if self.small else self._drawn(start)
         least = self.best.seconds * self.network.circuit * BETTER
         ranked = sorted(((self._bound(units), units) for units in near), key=lambda item: item[0])
         possible = [units for bound, units in ranked if bound < least]
         return any(self._look(units) for units in (possible if self.small else possible[:_LOOKS]))
+
+    def _drawn(self, units: Units) -> list[Units]:
+        """Some of :meth:`_near`, drawn at random."""
+        pods, room = self.network.pods, self.network.pod_gpus
+        free = [room - sum(row[pod] for row in units) for pod in range(pods)]
+        movable = [j for j, job in enumerate(self.jobs) if not job.hosts]
+        found: set[Units] = set()
+        for _ in range(_DRAWN if movable and pods > 1 else 0):
+            j = self.random.choice(movable)
+            p = self.random.choice([pod for pod in range(pods) if units[j][pod]])
+            q = self.random.choice([pod for pod in range(pods) if pod != p])
+            count = self.random.choice((1, units[j][p]))
+            need = count - free[q]
+            if need <= 0:
+                found.add(_moved(units, ((j, p, q, count),)))
+                continue
+            others = [other for other in movable if other != j and units[other][q] >= need]
+            if others:
+                found.add(_moved(units, ((j, p, q, count), (self.random.choice(others), q, p, need))))
+        return sorted(found - self._seen)
 
     def _near(self, units: Units) -> Iterator[Units]:
         """Units that move, then units that change places."""

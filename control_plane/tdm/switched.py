@@ -46,7 +46,7 @@ from p4reduce.control_plane.tdm.jobs import (
 from p4reduce.control_plane.tdm.packing import Edge, Packed, pack, parts_of, paths
 from p4reduce.control_plane.tdm.registry import Options, register_scheduler
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Process, Schedule
-from p4reduce.control_plane.tdm.stripes import BETTER, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
+from p4reduce.control_plane.tdm.stripes import BETTER, LARGE, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
 
 
 @register_scheduler("seed")
@@ -260,7 +260,7 @@ def _overlaps(partition: Partition, movable: int, pods: int) -> Sequence[Sequenc
     if pods <= MOST_NAMED:
         return sorted(permutations(range(pods)), key=lambda order: -same(order))[:4]
     order, most = list(range(pods)), same(range(pods))
-    improved = True
+    improved = pods <= LARGE
     while improved:
         improved = False
         for a, b in combinations(range(pods), 2):
