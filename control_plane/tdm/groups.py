@@ -245,16 +245,18 @@ def nic_bytes(
     """
     carried: Counter[str] = Counter()
     for units, part, own in zip(packed.units, parts, where, strict=True):
+        if not part.alltoall:
+            carried.update({host: part.load if number == 0 else 0 for host, _ in own})
+            continue
         used = [pod for pod, count in enumerate(units) if count]
-        first = min((int(at[a, b]) for a in used for b in used if a != b), default=0)
+        when = at[np.ix_(used, used)]
+        apart = ~np.eye(len(used), dtype=np.bool_)
+        first = int(when[apart].min(initial=int(when.max(initial=0))))
+        others = dict(zip(used, (((when == number) & apart) @ np.array(units)[used]).tolist(), strict=True))
         for host, count in own:
-            if not part.alltoall:
-                carried[host] += part.load if number == 0 else 0
-                continue
             pod = network.pod_of(host)
-            others = sum(units[other] for other in used if other != pod and at[pod, other] == number)
             inside = units[pod] - count if number == first else 0
-            carried[host] += part.load * count * (others + inside)
+            carried[host] += part.load * count * (others[pod] + inside)
     return max(carried.values(), default=0)
 
 

@@ -185,7 +185,7 @@ def _circuits(cell: SweepCell) -> Points:
 SWEEPS: Final[dict[str, tuple[Callable[[SweepCell], Points], tuple[float, ...], int]]] = {
     "ratio": (_ratio, (0.1, 0.25, 0.5, 1, 2, 4, 10), 3),
     "ports": (_ports, (1, 2, 3, 4, 6, 8), 3),
-    "circuits": (_circuits, (0.125, 0.25, 0.4, 0.6, 0.8, 1, 2), 6),
+    "circuits": (_circuits, (0.125, 0.25, 0.4, 0.6, 0.8, 1, 2), 4),
     "rate": (_rate, (10, 25, 100, 400), 3),
     "sigma": (_sigma, (0, 0.1, 0.2, 0.4, 0.6, 0.8), 3),
     "delta": (_delta, (0, 0.02, 0.2, 1.2, 10, 30, 100), 2),
