@@ -22,7 +22,7 @@ PRIORITY_POLICIES: Final = Names(
     "random", "reversed", "sjf", "slack", "srpt",
 )  # fmt: skip
 SCHEDULERS: Final = Names(
-    "scheduler", "cassini", "eps-ecmp", "eps-ideal", "exact", "exclusive", "free", "no-tdm", "pairs", "random", "seed",
-    "static", "tdm",
+    "scheduler", "best", "cassini", "eps-ecmp", "eps-ideal", "exact", "exact-one-tree", "exclusive", "free", "layers",
+    "no-tdm", "pairs", "random", "seed", "static", "striped", "tdm",
 )  # fmt: skip
 PROGRAMS: Final = Names("program")

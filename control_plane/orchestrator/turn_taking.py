@@ -102,7 +102,7 @@ def hosts_of(plan: JobPlan, network: OpticalNetwork) -> tuple[str, tuple[str, ..
 # Schedules of tasks that come and go: the first ones together, later ones into the turns that there are.
 
 
-JOINED = frozenset({"tdm", "random", "exact"})
+JOINED = frozenset({"tdm", "random", "exact-one-tree"})
 """policies whose schedules are two groups with circuits of their own, which `online.join` takes arrivals into"""
 Laid = dict[Matrix, tuple[Link, ...]]
 """circuits of configurations, at ports"""

@@ -216,7 +216,7 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
     improved = True
     while improved and left > 0:
         improved = False
-        near = {one: rounds.bound(one) for one in _neighbours(best.groups[0].jobs, jobs) if one not in seen}
+        near = {one: rounds.bound(one) for one in neighbours(best.groups[0].jobs, jobs) if one not in seen}
         for group in sorted(near, key=lambda one: (near[one], one)):
             if near[group] >= best.round_s * _SAME or left <= 0:
                 break
@@ -267,7 +267,7 @@ def _flipped(group: Group, job: int) -> Group:
     return tuple(j for j in group if j != job) if job in group else tuple(sorted((*group, job)))
 
 
-def _neighbours(group: Group, jobs: int) -> list[Group]:
+def neighbours(group: Group, jobs: int) -> list[Group]:
     """Flips, then swaps."""
     inside, outside = list(group), [j for j in range(jobs) if j not in group]
     swaps = [tuple(sorted((*(x for x in inside if x != a), b))) for a in inside for b in outside]
@@ -289,7 +289,7 @@ def _descend_gangs(start: Group, rounds: Rounds) -> Group:
 def _descend(start: Group, value: Callable[[Group], float], jobs: int) -> Group:
     here, least = start, value(start)
     while True:
-        found = min(_neighbours(here, jobs), key=lambda one: (value(one), one), default=here)
+        found = min(neighbours(here, jobs), key=lambda one: (value(one), one), default=here)
         if value(found) >= least * _SAME and not (least == NEVER and value(found) < NEVER):
             return here
         here, least = found, value(found)

@@ -1,13 +1,16 @@
 """A group of jobs that communicate together: how long they train and communicate, where they lie."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Protocol
 
 import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import (
     Floats,
+    Reading,
     both_ways,
     communication_s,
     form_ring,
@@ -24,6 +27,7 @@ from p4reduce.control_plane.tdm.jobs import (
     TdmError,
     TdmJob,
     busiest_nic_s,
+    host_bytes,
     on_hosts,
     share_gpus,
 )
@@ -139,13 +143,20 @@ class Crossing:
     seconds: float
     """with the darkness between configurations"""
     matrices: tuple[Matrix, ...]
-    bytes: tuple[float, ...]
-    """over a circuit of the busiest pair, of each configuration"""
+    lit_s: tuple[float, ...]
+    """of each configuration: as long as its busiest circuit or NIC takes"""
     routes: tuple[tuple[Route, ...], ...]
     """of each job; none for trees"""
 
 
-def cross(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, *, returns: bool = False) -> Crossing:
+def cross(
+    parts: Sequence[Part],
+    packed: Packed,
+    network: OpticalNetwork,
+    where: Sequence[Placement],
+    *,
+    returns: bool = False,
+) -> Crossing:
     """The quickest of the three ways; direct circuits wherever there are ports for them.
 
     Parameters
@@ -154,6 +165,8 @@ def cross(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, *, ret
         The jobs of a process, and where they are.
     network : OpticalNetwork
         Its ports, rates and darkness.
+    where : sequence of placements
+        Of each job: NICs count in each configuration by itself.
     returns : bool
         The process is the only one: it ends with going back to its first configuration.
 
@@ -166,13 +179,12 @@ def cross(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, *, ret
     if ((whole > 0).sum(axis=1) <= network.ports).all():
         found = least_time(whole, network.ports)
         at = np.zeros(whole.shape, np.int64)
-        return Crossing(
-            found.bytes / network.circuit, (found.matrix,), (found.bytes,), direct_routes(packed, parts, at)
-        )
+        seconds = found.bytes / network.circuit
+        return Crossing(seconds, (found.matrix,), (seconds,), direct_routes(packed, parts, at))
     first = frozenset((min(edge), max(edge)) for edges in packed.edges for edge in edges)
     ways = [_by_hops(parts, packed, network)]
     try:
-        ways.append(_several(parts, packed, network, whole, first, returns=returns))
+        ways.append(_several(parts, packed, network, where, whole, first, returns=returns))
     except TdmError:
         if ways == [None]:
             raise
@@ -200,6 +212,7 @@ def _several(
     parts: Sequence[Part],
     packed: Packed,
     network: OpticalNetwork,
+    where: Sequence[Placement],
     whole: Floats,
     first: frozenset[tuple[int, int]],
     *,
@@ -210,9 +223,41 @@ def _several(
     for number, part in enumerate(cut):
         at[part.demand > 0] = number
     changes = len(cut) if returns else len(cut) - 1
-    seconds = sum(part.bytes for part in cut) / network.circuit + changes * network.delta_s
-    matrices, sizes = tuple(part.matrix for part in cut), tuple(part.bytes for part in cut)
-    return Crossing(seconds, matrices, sizes, direct_routes(packed, parts, at))
+    lit_s = tuple(
+        max(part.bytes / network.circuit, nic_bytes(parts, packed, at, number, where, network) / network.nic)
+        for number, part in enumerate(cut)
+    )
+    seconds = sum(lit_s) + changes * network.delta_s
+    return Crossing(seconds, tuple(part.matrix for part in cut), lit_s, direct_routes(packed, parts, at))
+
+
+def nic_bytes(
+    parts: Sequence[Part],
+    packed: Packed,
+    at: "np.typing.NDArray[np.int64]",
+    number: int,
+    where: Sequence[Placement],
+    network: OpticalNetwork,
+) -> int:
+    """Bytes of the busiest NIC in one of several configurations, each way.
+
+    Trees have all of theirs in the first one. Blocks within a pod go with the first one that their job needs.
+    """
+    carried: Counter[str] = Counter()
+    for units, part, own in zip(packed.units, parts, where, strict=True):
+        if not part.alltoall:
+            carried.update({host: part.load if number == 0 else 0 for host, _ in own})
+            continue
+        used = [pod for pod, count in enumerate(units) if count]
+        when = at[np.ix_(used, used)]
+        apart = ~np.eye(len(used), dtype=np.bool_)
+        first = int(when[apart].min(initial=int(when.max(initial=0))))
+        others = dict(zip(used, (((when == number) & apart) @ np.array(units)[used]).tolist(), strict=True))
+        for host, count in own:
+            pod = network.pod_of(host)
+            inside = units[pod] - count if number == first else 0
+            carried[host] += part.load * count * (others[pod] + inside)
+    return max(carried.values(), default=0)
 
 
 def _by_hops(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> Crossing | None:
@@ -241,7 +286,7 @@ def _by_hops(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> 
     for place, way in zip(places, found.routes, strict=True):
         routes[place] = way
     matrix = tuple(tuple(int(value) for value in row) for row in both)
-    return Crossing(most / network.circuit, (matrix,), (most,), tuple(routes))
+    return Crossing(most / network.circuit, (matrix,), (most / network.circuit,), tuple(routes))
 
 
 Group = tuple[int, ...]
@@ -249,6 +294,19 @@ Group = tuple[int, ...]
 NEVER: Final = float("inf")
 SHARES: Final = (1.0, 0.75, 0.5)
 """of all GPUs: what is tried for elastic jobs; fewer GPUs are fewer pods to join"""
+
+
+@dataclass(frozen=True)
+class Striped:
+    """How jobs of a group cross pods in stripes, over one configuration."""
+
+    matrix: Matrix
+    stripes: tuple[tuple[tuple[tuple[Edge, ...], float], ...], ...]
+    """(edges, share) of each job's trees; none for a2a"""
+    routes: tuple[tuple[Route, ...], ...]
+    """of each job; none for sums"""
+    bytes: float
+    """over a circuit of the busiest pair"""
 
 
 @dataclass(frozen=True)
@@ -266,6 +324,7 @@ class GroupPlan:
     """of each job, in each pod"""
     packed: Packed | None = None
     seed: SeedGroup | None = None
+    striped: Striped | None = None
 
     @property
     def communication_s(self) -> float:
@@ -334,6 +393,21 @@ class TreeGroups:
         if not group:
             return [GroupPlan((), (), (), 0.0)]
         jobs = [self.jobs[j] for j in group]
+        found = []
+        for given in self.givens(group):
+            try:
+                plan = self.plan(group, given)
+            except TdmError:  # named hosts that two of them want at once: these go into different groups
+                if len(jobs) == 1 or not any(job.hosts for job in jobs):
+                    raise
+                continue
+            if plan.communication_s < NEVER:
+                found.append(plan)
+        return found
+
+    def givens(self, group: Group) -> list[list[int]]:
+        """How many units each job may get: gangs theirs; elastic jobs shares of the GPUs, and whole pods."""
+        jobs = [self.jobs[j] for j in group]
         network = self.network
         tried: list[list[int]] = []
         if any(job.elastic for job in jobs):
@@ -350,17 +424,7 @@ class TreeGroups:
                 tried.append(whole)
         elif sum(job.units for job in jobs) <= network.all_gpus:
             tried.append([job.units for job in jobs])
-        found = []
-        for given in tried:
-            try:
-                plan = self.plan(group, given)
-            except TdmError:  # named hosts that two of them want at once: these go into different groups
-                if len(jobs) == 1 or not any(job.hosts for job in jobs):
-                    raise
-                continue
-            if plan.communication_s < NEVER:
-                found.append(plan)
-        return found
+        return tried
 
     def plan(
         self,
@@ -396,7 +460,7 @@ def planned(
     """A plan from a packing: the time of circuits, or of several configurations, and of NICs."""
     circuits_s = packed.circuit_bytes / network.circuit
     if circuits_s == NEVER:
-        circuits_s = _crossing_s(parts, packed, network)
+        circuits_s = _crossing_s(parts, packed, network, on_hosts(jobs, packed.units, network))
     if network.gpus == 1 and not any(job.hosts for job in jobs):
         nic_s = max(
             (2 * (units - 1) if job.kind == "a2a" else 1) * job.bytes / network.nic
@@ -408,12 +472,12 @@ def planned(
     return GroupPlan(group, tuple(given), (max(nic_s, circuits_s),), training, packed.units, packed)
 
 
-def _crossing_s(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> float:
+def _crossing_s(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, where: Sequence[Placement]) -> float:
     """Seconds over several configurations or hops, where direct circuits do not do."""
     if network.ports < 1 or not any(part.alltoall for part in parts):
         return NEVER
     try:
-        return cross(parts, packed, network).seconds
+        return cross(parts, packed, network, where).seconds
     except TdmError:
         return NEVER
 
@@ -494,8 +558,8 @@ class Carried:
     rings: dict[int, Ring]
     routes: dict[int, tuple[Route, ...]]
     matrices: tuple[Matrix, ...]
-    bytes: tuple[float, ...]
-    """over a circuit of the busiest pair, of each configuration"""
+    lit_s: tuple[float, ...]
+    """of each configuration: as long as its busiest circuit or NIC takes"""
 
 
 def rooted(edges: Sequence[Edge], units: Sequence[int]) -> tuple[int, tuple[Edge, ...]]:
@@ -510,18 +574,24 @@ def rooted(edges: Sequence[Edge], units: Sequence[int]) -> tuple[int, tuple[Edge
 
 
 def carry_trees(
-    jobs: Sequence[TdmJob], numbers: Sequence[int], plan: Packed, network: OpticalNetwork, *, returns: bool = False
+    jobs: Sequence[TdmJob],
+    numbers: Sequence[int],
+    plan: Packed,
+    network: OpticalNetwork,
+    where: Sequence[Placement],
+    *,
+    returns: bool = False,
 ) -> Carried:
-    """A packing of ours: a tree for each PS and RAR, routes for a2a; ``returns`` as of :func:`cross`."""
+    """A packing of ours: a tree for each PS and RAR, routes for a2a; ``where``, ``returns`` as of :func:`cross`."""
     parts = parts_of([jobs[j] for j in numbers], [sum(units) for units in plan.units], network)
     trees: dict[int, tuple[Tree, ...]] = {}
     for place, j in enumerate(numbers):
         if not parts[place].alltoall:
             root, edges = rooted(plan.edges[place], plan.units[place])
             trees[j] = (Tree(root, edges, 1.0),)
-    crossing = cross(parts, plan, network, returns=returns)
+    crossing = cross(parts, plan, network, where, returns=returns)
     routes = {j: crossing.routes[place] for place, j in enumerate(numbers) if parts[place].alltoall}
-    return Carried(trees, {}, routes, crossing.matrices, crossing.bytes)
+    return Carried(trees, {}, routes, crossing.matrices, crossing.lit_s)
 
 
 def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
@@ -549,17 +619,31 @@ def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork)
             routes[j] = tuple(Route((a, b), 1.0, int(at[a, b])) for a in used for b in used if a != b)
     if plan.seed.circuits is not None:
         found = least_time(whole, network.ports)
-        return Carried(trees, rings, routes, (found.matrix,), (found.bytes,))
-    return Carried(trees, rings, routes, tuple(part.matrix for part in cut), tuple(part.bytes for part in cut))
+        return Carried(trees, rings, routes, (found.matrix,), (found.bytes / network.circuit,))
+    lit_s = tuple(part.bytes / network.circuit for part in cut)
+    return Carried(trees, rings, routes, tuple(part.matrix for part in cut), lit_s)
+
+
+def carry_stripes(plan: GroupPlan, striped: Striped, network: OpticalNetwork) -> Carried:
+    """Stripes of ours: a tree for each share."""
+    trees: dict[int, tuple[Tree, ...]] = {}
+    for j, units, own in zip(plan.jobs, plan.units, striped.stripes, strict=True):
+        if own:
+            trees[j] = tuple(Tree(*rooted(edges, units), share) for edges, share in own)
+    routes = {j: own for j, own in zip(plan.jobs, striped.routes, strict=True) if own}
+    return Carried(trees, {}, routes, (striped.matrix,), (striped.bytes / network.circuit,))
 
 
 def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
     """How the jobs of a group cross pods; nobody: no circuits."""
     if plan.seed is not None:
         return carry_seed(jobs, plan, network)
+    if plan.striped is not None:
+        return carry_stripes(plan, plan.striped, network)
     if plan.packed is None:
         return Carried({}, {}, {}, (dark_matrix(network.pods),), (0.0,))
-    return carry_trees(jobs, plan.jobs, plan.packed, network)
+    where = on_hosts([jobs[j] for j in plan.jobs], plan.packed.units, network)
+    return carry_trees(jobs, plan.jobs, plan.packed, network, where)
 
 
 def dark_matrix(pods: int) -> Matrix:
@@ -570,10 +654,10 @@ def dark_matrix(pods: int) -> Matrix:
 def configurations(
     carried: Carried, start_s: float, duration_s: float, network: OpticalNetwork
 ) -> tuple[Configuration, ...]:
-    """Of a process: each lit as long as its busiest pair needs, the last one until the end."""
+    """Of a process: each lit as long as its busiest circuit or NIC needs, the last one until the end."""
     found, at = [], start_s
-    for matrix, size in zip(carried.matrices[:-1], carried.bytes, strict=False):
-        lasts = network.delta_s + size / network.circuit
+    for matrix, lit_s in zip(carried.matrices[:-1], carried.lit_s, strict=False):
+        lasts = network.delta_s + lit_s
         found.append(Configuration(matrix, at, lasts))
         at += lasts
     found.append(Configuration(carried.matrices[-1], at, max(0.0, start_s + duration_s - at)))
@@ -586,3 +670,93 @@ def placements(
     """(host, units) of each job of a group, by job."""
     own = [jobs[j] for j in plan.jobs]
     return dict(zip(plan.jobs, on_hosts(own, plan.units, network, longest_last=other_way), strict=True))
+
+
+# Darkness is for ports that change, and for the jobs whose circuits are there.
+
+
+@dataclass(frozen=True)
+class Ready:
+    """One job in its process."""
+
+    dark_s: float
+    """until its circuits are lit"""
+    communicates_s: float
+    """from then on until it is through: as long as the busiest of its circuits and NICs carries anything"""
+
+
+def pairs_of(carried: Carried, j: int, configuration: int = 0) -> set[Edge]:
+    """Pods (smaller first) between which a job needs circuits in a configuration."""
+    ring = carried.rings.get(j)
+    edges = [edge for tree in carried.trees.get(j, ()) if tree.configuration == configuration for edge in tree.edges]
+    for route in carried.routes.get(j, ()):
+        if route.configuration == configuration:
+            edges += list(pairwise(route.path))
+    if ring is not None and ring.configuration == configuration and len(ring.order) > 1:
+        edges += list(pairwise((*ring.order, ring.order[0])))
+    return {(min(edge), max(edge)) for edge in edges}
+
+
+def ready(
+    jobs: Sequence[TdmJob],
+    plan: GroupPlan,
+    carried: Carried,
+    where: Mapping[int, Placement],
+    before: Matrix | None,
+    network: OpticalNetwork,
+) -> dict[int, Ready]:
+    """How long the circuits of each job of a group are dark, and how long it then takes.
+
+    A port stays lit if as many circuits join its pods as did in ``before``, the configuration that was lit last (None:
+    nothing changes). Where a process has several configurations, or sub-phases, all its jobs are through together.
+    """
+    lit = carried.matrices[0]
+    used = {j: pairs_of(carried, j) for j in plan.jobs}
+    dark = {
+        j: network.delta_s if before and any(before[a][b] != lit[a][b] for a, b in used[j]) else 0.0 for j in plan.jobs
+    }
+    if len(carried.matrices) > 1 or plan.seed is not None:
+        waits = max(dark.values(), default=0.0)
+        return {j: Ready(waits if len(carried.matrices) > 1 else dark[j], plan.communication_s) for j in plan.jobs}
+    load: Floats = np.zeros((network.pods, network.pods))
+    nic: Counter[str] = Counter()
+    for j in plan.jobs:
+        nic.update(host_bytes(jobs[j], where[j]))
+        for tree in carried.trees.get(j, ()):
+            for a, b in tree.edges:
+                load[a, b] += tree.share * jobs[j].bytes
+                load[b, a] += tree.share * jobs[j].bytes
+        units = dict(zip(range(network.pods), plan.units[plan.jobs.index(j)], strict=False))
+        for route in carried.routes.get(j, ()):
+            sent = 2.0 * jobs[j].bytes * route.share * units[route.path[0]] * units[route.path[-1]]
+            for a, b in pairwise(route.path):
+                load[a, b] += sent
+    found = {}
+    for j in plan.jobs:
+        times = [nic[host] / network.nic for host, _ in where[j]]
+        times += [max(load[a, b], load[b, a]) / (lit[a][b] * network.circuit) for a, b in used[j]]
+        found[j] = Ready(dark[j], max(times))
+    return found
+
+
+def ends_s(times: Mapping[int, Ready], training_s: float, reading: Reading) -> float:
+    """T_k of (3) with darkness by job: max over jobs of dark + communication, and the others' training.
+
+    ``serial`` adds the longest darkness to the longer of both; ``literal`` has none (its sub-phases are the caller's).
+    """
+    dark = max((one.dark_s for one in times.values()), default=0.0)
+    if reading == "serial":
+        return dark + max([training_s, *(one.communicates_s for one in times.values())])
+    return max([training_s, *(one.dark_s + one.communicates_s for one in times.values())])
+
+
+def keep_lit(one: Matrix, other: Matrix, ports: int) -> tuple[Matrix, Matrix]:
+    """Two configurations with more in common: ports to spare keep circuits of the other one, which so never go dark."""
+    pair = (np.array(one, np.int64), np.array(other, np.int64))
+    for own, wanted in (pair, pair[::-1]):
+        for a, b in sorted(map(tuple, np.argwhere(np.triu(wanted > own)).tolist()), key=lambda e: -int(wanted[e])):
+            more = int(wanted[a, b] - own[a, b])
+            if ports - own[a].sum() >= more and ports - own[b].sum() >= more:
+                own[a, b] = own[b, a] = wanted[a, b]
+    first, second = (tuple(tuple(int(value) for value in row) for row in found) for found in pair)
+    return first, second

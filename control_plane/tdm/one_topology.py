@@ -1,12 +1,14 @@
 """Circuits that never change: `no-tdm`, `static`, and the electrical `eps-ideal` and `eps-ecmp`."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise, permutations
 
 import numpy as np
 
-from p4reduce.control_plane.tdm.circuits import least_time
+from p4reduce.control_plane.tdm.circuits import Floats, least_time
 from p4reduce.control_plane.tdm.grouping import Partition, Rounds, process_times, search_partition
 from p4reduce.control_plane.tdm.groups import (
     NEVER,
@@ -23,19 +25,43 @@ from p4reduce.control_plane.tdm.groups import (
     rooted,
 )
 from p4reduce.control_plane.tdm.jobs import (
+    LEAST,
     OpticalNetwork,
     Placement,
     TdmError,
     TdmJob,
     busiest_gpu_s,
     busiest_nic_s,
+    host_bytes,
     on_hosts,
     share_gpus,
 )
 from p4reduce.control_plane.tdm.packing import Packed, Part, demand, ecmp_s, ideal_s, parts_of, search
-from p4reduce.control_plane.tdm.pairs import Alone, Sharing, best_sharing, gated_period_s, match, play, time_shift
+from p4reduce.control_plane.tdm.pairs import (
+    Alone,
+    Component,
+    Sharing,
+    best_sharing,
+    gated_period_s,
+    halves,
+    in_layers,
+    match,
+    play,
+    time_shift,
+    turns_period_s,
+)
 from p4reduce.control_plane.tdm.registry import Options, register_scheduler
-from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, JobPlan, Mode, Process, Route, Schedule, Tree
+from p4reduce.control_plane.tdm.schedule import (
+    Configuration,
+    Cycle,
+    JobPlan,
+    Matrix,
+    Mode,
+    Process,
+    Route,
+    Schedule,
+    Tree,
+)
 from p4reduce.control_plane.tdm.switched import best_partition
 
 # All jobs on one topology that never changes: what policies without switching plan.
@@ -130,7 +156,7 @@ def _lay(
     circuits_s = packed.circuit_bytes / network.circuit
     if circuits_s == NEVER and network.ports and any(part.alltoall for part in parts):
         with suppress(TdmError):
-            circuits_s = cross(parts, packed, network, returns=True).seconds
+            circuits_s = cross(parts, packed, network, placements, returns=True).seconds
     return Together(
         given,
         layers,
@@ -150,7 +176,7 @@ def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
     """All train, then all communicate, with the same packing, trees and pipelining as `tdm`."""
     found = plan_together(jobs, network, options)
     numbers = range(len(jobs))
-    carried = carry_trees(jobs, numbers, found.packed, network, returns=True)
+    carried = carry_trees(jobs, numbers, found.packed, network, found.placements, returns=True)
     round_s = found.training_s + found.communication_s
     plans = tuple(
         JobPlan(
@@ -227,7 +253,8 @@ def _electrical(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, op
             groups.append(group)
             continue
         parts = parts_of([jobs[j] for j in group.jobs], group.given, network)
-        nic_s = TreeGroups(jobs, network).bound(group.jobs)[0]
+        where = placements(jobs, group, network)
+        nic_s = busiest_nic_s([jobs[j] for j in group.jobs], [where[j] for j in group.jobs], network)
         if policy == "eps-ideal":
             fabric_s = ideal_s(demand(group.packed, parts, network.pods).astype(np.float64), network)
         else:
@@ -257,8 +284,8 @@ def _taking_turns(
         start = 0.0 if number == 0 else times[0]
         if group.packed is None:
             continue
-        carried: Carried = carry_trees(jobs, group.jobs, group.packed, network)
         where = placements(jobs, group, network, other_way=number == 1)
+        carried: Carried = carry_trees(jobs, group.jobs, group.packed, network, [where[j] for j in group.jobs])
         processes.append(Process((Configuration(matrix, start, times[number]),), start, times[number]))
         for j, given in zip(group.jobs, group.given, strict=True):
             plans[j] = JobPlan(
@@ -343,6 +370,7 @@ def _schedule(
     where = on_hosts(leads, packed.units, network)
     plans: dict[int, JobPlan] = {}
     cycles = []
+    alone = _over_circuits(jobs, given, alone, couples, packed, matrix, network)
     for number, couple in enumerate(couples):
         way = share(alone[couple[0]], alone[couple[1]]) if len(couple) == 2 else Sharing("gated", (1.0, 1.0))
         cycles.append(_cycle(jobs, alone, couple, way))
@@ -352,6 +380,36 @@ def _schedule(
     ordered = tuple(plans[j] for j in range(len(jobs)))
     process = Process((Configuration(matrix, 0.0, round_s),), 0.0, round_s)
     return Schedule(policy, network, ordered, (process,), tuple(cycles), round_s, options.clock, options.guard_s)
+
+
+def _over_circuits(
+    jobs: Sequence[TdmJob],
+    given: Sequence[int],
+    alone: Sequence[Alone],
+    couples: Sequence[Couple],
+    packed: Packed,
+    matrix: Matrix,
+    network: OpticalNetwork,
+) -> list[Alone]:
+    """Jobs as circuits let them: what other pairs send over the same ones comes at the same time, at worst."""
+    lit = np.array(matrix, np.float64)
+    parts = [_part(jobs, given, couple) for couple in couples]
+    loads = [
+        demand(Packed((units,), (edges,), 0.0), [part], network.pods).astype(np.float64)
+        for units, edges, part in zip(packed.units, packed.edges, parts, strict=True)
+    ]
+    total: Floats = np.sum(loads, axis=0)
+    found = list(alone)
+    for couple, part, load in zip(couples, parts, loads, strict=True):
+        used = load > 0
+        for j in couple:
+            own = 1.0
+            if (jobs[j].kind == "a2a") == part.alltoall:
+                own = min(1.0, jobs[j].bytes * (2 if part.alltoall else 1) / part.load)
+            carried = total[used] - load[used] * (1.0 - own)
+            circuits_s = float((carried / lit[used]).max(initial=0.0)) / network.circuit
+            found[j] = Alone(alone[j].train_s, max(alone[j].communicate_s, circuits_s))
+    return found
 
 
 def _given(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[int]:
@@ -444,3 +502,175 @@ def _first_units(where: Placement, edges: Sequence[tuple[int, int]], units: int,
                 kept.append((host, took))
                 units -= took
     return tuple(sorted(kept, key=lambda item: int(item[0][1:])))
+
+
+# Two layers of jobs over the line of GPUs, circuits from pod to pod along it that never change: `layers`.
+
+
+@register_scheduler("layers", turns=False)
+def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """Jobs that overlap in two layers over the line of GPUs take turns among themselves; what fits is never refused."""
+    given = _given(jobs, network)
+    if any(job.hosts for job in jobs):
+        raise TdmError("policy layers places jobs itself; leave the names of workers out, or use striped")
+    if any(job.elastic for job in jobs):  # as many GPUs as two layers can take
+        least = sum(LEAST if job.elastic else job.units for job in jobs)
+        totals = range(2 * network.all_gpus, least - 1, -1)
+        shares = (share_gpus(jobs, total) for total in totals)
+        given = next((own for own in shares if halves(own, network.all_gpus) is not None), given)
+    alone = [Alone(job.compute_on(units), nic_bound_s(job, network)) for job, units in zip(jobs, given, strict=True)]
+    found = in_layers(alone, given, network.all_gpus, seed=options.seed)
+    if found is None:
+        raise TdmError("the jobs do not fit two layers of GPUs; use fewer workers, or more hosts")
+    line = _Line(jobs, given, found, network)
+    plans: dict[int, JobPlan] = {}
+    cycles = []
+    for number, one in enumerate(found):
+        cycle, own = line.cycle(one, number)
+        cycles.append(cycle)
+        plans |= own
+    round_s = max(cycle.period_s for cycle in cycles)
+    process = Process((Configuration(line.matrix, 0.0, round_s),), 0.0, round_s)
+    ordered = tuple(plans[j] for j in range(len(jobs)))
+    return Schedule("layers", network, ordered, (process,), tuple(cycles), round_s, options.clock, options.guard_s)
+
+
+class _Line:
+    """Components one after the other on the GPUs of all pods; of each layer one job at most crosses from pod to pod."""
+
+    def __init__(
+        self, jobs: Sequence[TdmJob], given: Sequence[int], found: Sequence[Component], network: OpticalNetwork
+    ) -> None:
+        self.jobs, self.given, self.network = jobs, given, network
+        self.where: dict[int, Placement] = {}
+        self.units: dict[int, tuple[int, ...]] = {}
+        self._nic: list[Counter[str]] = [Counter(), Counter()]
+        crossing = np.zeros((2, network.pods, network.pods))
+        at = 0
+        for one in self._in_order(found):
+            for layer, own in enumerate(one.layers):
+                for j, begins in zip(*self._laid(own, at), strict=True):
+                    self._place(j, begins, layer)
+                    crossing[layer] = np.maximum(crossing[layer], self._load(j))
+            at += self._width(one)
+        try:
+            self.matrix = least_time(np.maximum(crossing[0], crossing[1]), network.ports).matrix
+        except TdmError:
+            raise TdmError(
+                f"circuits: policy layers joins a pod to the next on both sides, and pods have {network.ports} ports; "
+                "use more, or policy striped"
+            ) from None
+
+    def cycle(self, one: Component, number: int) -> tuple[Cycle, dict[int, JobPlan]]:
+        """A component, as its circuits let it go, and its jobs."""
+        alone = {j: self._alone(j, layer) for layer, own in enumerate(one.layers) for j in own}
+        names = tuple(self.jobs[j].name for j in one.jobs)
+        way = None
+        if len(one.layers[0]) == len(one.layers[1]) == 1:
+            way = best_sharing(alone[one.jobs[0]], alone[one.jobs[1]])
+        first, second = ([alone[j] for j in own] for own in one.layers)
+        plans = {}
+        if way is not None and way.mode != "gated":
+            cycle = Cycle(names, first[0].period_s / max(way.relative[0], 1e-9), way.mode)
+            for place, j in enumerate(one.jobs):
+                priority = (0 if way.first == place else 1) if way.mode == "priority" else None
+                plans[j] = self._plan(j, number, place, alone[j], (0.0, alone[j].train_s), priority)
+            return cycle, plans
+        cycle = Cycle(names, turns_period_s(first, second), "gated")
+        turn = max([one.communicate_s for one in first] + [one.train_s for one in second], default=0.0)
+        for layer, own in enumerate(one.layers):
+            for j in own:
+                times = (0.0, turn) if layer else (turn, 0.0)
+                if not first or not second:  # nobody to take turns with
+                    times = (0.0, max(one.train_s for one in (*first, *second)))
+                plans[j] = self._plan(j, number, layer, alone[j], times, None)
+        return cycle, plans
+
+    def _plan(
+        self, j: int, cycle: int, group: int, alone: Alone, times: tuple[float, float], priority: int | None
+    ) -> JobPlan:
+        job, units = self.jobs[j], self.units[j]
+        used = [pod for pod, count in enumerate(units) if count]
+        root, edges = rooted(list(pairwise(used)), units)
+        routes = tuple(
+            Route(tuple(range(a, b + 1)) if a < b else tuple(range(a, b - 1, -1)), 1.0)
+            for a in used
+            for b in used
+            if a != b
+        )
+        return JobPlan(
+            job.name,
+            self.where[j],
+            cycle=cycle,
+            process=0,
+            group=group,
+            trees=() if job.kind == "a2a" else (Tree(root, edges, 1.0),),
+            routes=routes if job.kind == "a2a" else (),
+            train_start_s=times[0],
+            train_s=alone.train_s,
+            start_s=times[1],
+            duration_s=alone.communicate_s,
+            priority=priority,
+        )
+
+    def _width(self, one: Component) -> int:
+        return max(sum(self.given[j] for j in own) for own in one.layers)
+
+    def _in_order(self, found: Sequence[Component]) -> list[Component]:
+        """Such that few cross from pod to pod: what fills the rest of a pod, else the widest."""
+        left = sorted(found, key=lambda one: -self._width(one))
+        order: list[Component] = []
+        at = 0
+        while left:
+            room = self.network.pod_gpus - at % self.network.pod_gpus
+            one = next((one for one in left if self._width(one) <= room), left[0])
+            left.remove(one)
+            order.append(one)
+            at += self._width(one)
+        return order
+
+    def _laid(self, own: Sequence[int], at: int) -> tuple[list[int], list[int]]:
+        """Jobs of a layer in the order in which the fewest bytes cross, and the GPUs at which they begin."""
+        orders = [sorted(own, key=lambda j: -self.given[j]), sorted(own, key=lambda j: self.given[j])]
+        if len(own) <= 5:
+            orders = [list(order) for order in permutations(own)]
+        ways = []
+        for order in orders:
+            begins = [at + sum(self.given[j] for j in order[:place]) for place in range(len(order))]
+            ends = [
+                (begin // self.network.pod_gpus, (begin + self.given[j] - 1) // self.network.pod_gpus)
+                for j, begin in zip(order, begins, strict=True)
+            ]
+            cost = sum((last - first) * self.jobs[j].bytes for j, (first, last) in zip(order, ends, strict=True))
+            ways.append((cost, order, begins))
+        return min(ways, key=lambda way: way[0])[1:]
+
+    def _place(self, j: int, begins: int, layer: int) -> None:
+        network = self.network
+        hosts: Counter[str] = Counter()
+        units = [0] * network.pods
+        for gpu in range(begins, begins + self.given[j]):
+            pod, place = divmod(gpu, network.pod_gpus)
+            hosts[network.host(pod, place // network.gpus)] += 1
+            units[pod] += 1
+        self.where[j] = tuple(sorted(hosts.items(), key=lambda item: int(item[0][1:])))
+        self.units[j] = tuple(units)
+        self._nic[layer].update(host_bytes(self.jobs[j], self.where[j]))
+
+    def _load(self, j: int) -> Floats:
+        """Bytes each way from pod to pod."""
+        job, units = self.jobs[j], self.units[j]
+        found = np.zeros((self.network.pods, self.network.pods))
+        for pod in range(self.network.pods - 1):
+            here, there = sum(units[: pod + 1]), sum(units[pod + 1 :])
+            if here and there:
+                sent = float(job.bytes) * (2 * here * there if job.kind == "a2a" else 1)
+                found[pod, pod + 1] = found[pod + 1, pod] = sent
+        return found
+
+    def _alone(self, j: int, layer: int) -> Alone:
+        load, lit = self._load(j), np.array(self.matrix, np.float64)
+        used = load > 0
+        times = [self._nic[layer][host] / self.network.nic for host, _ in self.where[j]]
+        times.append(float((load[used] / lit[used]).max(initial=0.0)) / self.network.circuit)
+        return Alone(self.jobs[j].compute_on(self.given[j]), max(times))

@@ -7,7 +7,8 @@ circuits never change.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
+from math import exp, inf, lcm
+from random import Random
 from typing import Final
 
 import numpy as np
@@ -233,6 +234,211 @@ def relative(pairs: Sequence[tuple[int, int, Sharing]], alone: Sequence[int]) ->
 
 def _part(own: float, period: float) -> float:
     return min(1.0, own / period) if period > 0 else 1.0
+
+
+# Jobs in two layers over the line of GPUs: those that overlap form a component with a barrier of its own.
+#
+# A component has jobs of both layers, which take turns as two groups do: its period is max(max c_A, max w_B) +
+# max(max c_B, max w_A). Pairs are components of two jobs (which may share in any other way, too), two groups one
+# component of all; so what two layers hold at all is never refused. Wanted are components whose widths, the GPUs of the
+# larger layer each, add up to the GPUs at most, with the greatest throughput relative to alone.
+
+
+MOST_EXACT: Final = 8
+"""jobs for which all components are looked at"""
+_STEPS: Final = 12_000
+"""of local search beyond that"""
+_POOR: Final = 100.0
+"""jobs' worth of work: what a component with a job below `LEAST` of alone costs in the search, more than any gain"""
+
+
+@dataclass(frozen=True)
+class Component:
+    """Jobs that share GPUs, in two layers."""
+
+    layers: tuple[tuple[int, ...], tuple[int, ...]]
+    sharing: Sharing | None = None
+    """of two jobs; None: its layers take turns"""
+
+    @property
+    def jobs(self) -> tuple[int, ...]:
+        """Of both layers."""
+        return self.layers[0] + self.layers[1]
+
+
+def turns_period_s(first: Sequence[Alone], second: Sequence[Alone]) -> float:
+    """Of a component: one layer communicates while the other trains, then the other way round."""
+    (c_1, w_1), (c_2, w_2) = (
+        (max((one.communicate_s for one in own), default=0.0), max((one.train_s for one in own), default=0.0))
+        for own in (first, second)
+    )
+    return max(c_1, w_2) + max(c_2, w_1)
+
+
+class _Layers:
+    """What components are worth."""
+
+    def __init__(self, jobs: Sequence[Alone], sizes: Sequence[int], *, least: float) -> None:
+        self.jobs, self.sizes, self.least = jobs, sizes, least
+        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[float, float, Sharing | None]] = {}
+
+    def worth(self, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[float, float, Sharing | None]:
+        """Throughput of its jobs relative to alone: of all together, of the slowest; how two of them share."""
+        key = (first, second)
+        if key not in self._known:
+            own = [[self.jobs[j] for j in layer] for layer in key]
+            if len(first) == len(second) == 1:
+                way = best_sharing(own[0][0], own[1][0])
+                self._known[key] = way.gain, min(way.relative), way
+            else:
+                period = turns_period_s(own[0], own[1])
+                rates = [_part(one.period_s, period) for layer in own for one in layer]
+                self._known[key] = sum(rates), min(rates), None
+        return self._known[key]
+
+    def width(self, first: Sequence[int], second: Sequence[int]) -> int:
+        """GPUs."""
+        return max(sum(self.sizes[j] for j in first), sum(self.sizes[j] for j in second))
+
+    def value(self, first: tuple[int, ...], second: tuple[int, ...]) -> float:
+        """What is searched for: work, and that no job starves."""
+        gain, worst, _ = self.worth(first, second)
+        return gain - (_POOR if worst < self.least else 0.0)
+
+
+def in_layers(jobs: Sequence[Alone], sizes: Sequence[int], gpus: int, *, seed: int = 1) -> list[Component] | None:
+    """The components with the greatest throughput; None: the jobs do not fit two layers.
+
+    As few components as can be have a job below 0.48 of alone; of those the greatest throughput. Exact to 8 jobs
+    (dynamic programming over sets of jobs and GPUs); beyond, simulated annealing from one component of all jobs: jobs
+    move and change places between components and layers, components fall apart.
+
+    Parameters
+    ----------
+    jobs : sequence of Alone
+        By themselves.
+    sizes : sequence of int
+        Units of each.
+    gpus : int
+        That there are.
+    seed : int
+        Of the random numbers.
+    """
+    layers = _Layers(jobs, sizes, least=LEAST)
+    found = _all_sets(layers, gpus) if len(jobs) <= MOST_EXACT else _annealed(layers, gpus, seed)
+    if found is None:
+        return None
+    return [Component(one, layers.worth(*one)[2]) for one in found]
+
+
+Sides = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _all_sets(layers: _Layers, gpus: int) -> list[Sides] | None:
+    count = len(layers.jobs)
+    ways: dict[int, list[tuple[int, float, Sides]]] = {}
+    for mask in range(1, 1 << count):
+        own = [j for j in range(count) if mask >> j & 1]
+        best: dict[int, tuple[float, Sides]] = {}
+        for half in range(1 << (len(own) - 1)):  # the last job is in the first layer
+            second = tuple(j for place, j in enumerate(own) if half >> place & 1)
+            first = tuple(j for j in own if j not in second)
+            width = layers.width(first, second)
+            value = layers.value(first, second)
+            if width <= gpus and value > best.get(width, (-inf, ((), ())))[0]:
+                best[width] = value, (first, second)
+        ways[mask] = [(width, value, sides) for width, (value, sides) in sorted(best.items())]
+    table: list[dict[int, tuple[float, list[Sides]]]] = [{0: (0.0, [])}]
+    for mask in range(1, 1 << count):
+        low = mask & -mask
+        here: dict[int, tuple[float, list[Sides]]] = {}
+        sub = mask
+        while sub:
+            if sub & low:
+                for used, (value, sets) in table[mask ^ sub].items():
+                    for width, more, sides in ways[sub]:
+                        if used + width <= gpus and value + more > here.get(used + width, (-inf, []))[0]:
+                            here[used + width] = value + more, [*sets, sides]
+            sub = (sub - 1) & mask
+        table.append(here)
+    return max(table[-1].values(), key=lambda item: item[0])[1] if table[-1] else None
+
+
+def _annealed(layers: _Layers, gpus: int, seed: int) -> list[Sides] | None:
+    start = halves(layers.sizes, gpus)
+    if start is None:
+        return None
+    random = Random(seed)  # noqa: S311
+    state: list[Sides] = [start]
+    best, most = list(state), sum(layers.value(*one) for one in state)
+    now = most
+    for step in range(_STEPS):
+        heat = 0.15 * (1 - step / _STEPS)
+        changed = _changed(state, random)
+        if changed is None:
+            continue
+        gone, come = changed
+        other = [one for x, one in enumerate(state) if x not in gone] + come
+        if sum(layers.width(*one) for one in other) > gpus:
+            continue
+        value = now - sum(layers.value(*state[x]) for x in gone) + sum(layers.value(*one) for one in come)
+        if value >= now or random.random() < exp((value - now) / max(heat, 1e-9)):
+            state, now = other, value
+            if now > most + 1e-12:
+                best, most = list(state), now
+    return best
+
+
+def halves(sizes: Sequence[int], gpus: int) -> Sides | None:
+    """Two layers that both fit, as equal as can be; None: there are none."""
+    reached: dict[int, tuple[int, ...]] = {0: ()}
+    for j, size in enumerate(sizes):
+        for units, own in list(reached.items()):
+            if units + size <= gpus:
+                reached.setdefault(units + size, (*own, j))
+    total = sum(sizes)
+    fitting = [units for units in reached if total - units <= gpus]
+    if not fitting:
+        return None
+    first = reached[min(fitting, key=lambda units: abs(2 * units - total))]
+    return first, tuple(j for j in range(len(sizes)) if j not in first)
+
+
+def _changed(state: Sequence[Sides], random: Random) -> tuple[set[int], list[Sides]] | None:
+    """Components that go, by index, and those that come."""
+    x = random.randrange(len(state))
+    kind = random.random()
+    if kind < 0.25:  # it falls apart
+        sides = [[[], []], [[], []]]  # type: list[list[list[int]]]
+        for layer in (0, 1):
+            for j in state[x][layer]:
+                sides[random.randrange(2)][layer].append(j)
+        return {x}, _sound(sides)
+    y = random.randrange(len(state))
+    if x == y:
+        if not state[x][0] or not state[x][1]:
+            return None
+        one, other = list(state[x][0]), list(state[x][1])  # within it: across layers
+        a, b = random.randrange(len(one)), random.randrange(len(other))
+        one[a], other[b] = other[b], one[a]
+        return {x}, _sound([[one, other]])
+    if kind < 0.4:  # two become one
+        turned = random.randrange(2)
+        return {x, y}, _sound([[[*state[x][0], *state[y][turned]], [*state[x][1], *state[y][1 - turned]]]])
+    mine, theirs = [list(layer) for layer in state[x]], [list(layer) for layer in state[y]]
+    from_, to = random.randrange(2), random.randrange(2)
+    if not mine[from_]:
+        return None
+    j = mine[from_].pop(random.randrange(len(mine[from_])))
+    if kind < 0.7 and theirs[to]:  # an exchange
+        mine[from_].append(theirs[to].pop(random.randrange(len(theirs[to]))))
+    theirs[to].append(j)
+    return {x, y}, _sound([mine, theirs])
+
+
+def _sound(found: Sequence[Sequence[Sequence[int]]]) -> list[Sides]:
+    """Components with jobs, in the order of these."""
+    return [(tuple(sorted(one[0])), tuple(sorted(one[1]))) for one in found if one[0] or one[1]]
 
 
 # Time shifts on the unified circle (CASSINI, NSDI 2024), for two jobs that share links and GPUs.

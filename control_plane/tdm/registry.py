@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, Protocol, TypeVar
 
+from p4reduce.base.output import Progress
 from p4reduce.base.registry import Registry
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.routes import frame_time_ps
@@ -34,6 +35,10 @@ def least_guard_ps(plans: Iterable[Plan]) -> int:
     return max((plan.rtt_ps for plan in known), default=0) + max(queued.values(), default=0)
 
 
+Objective = Literal["round", "mean-relative"]
+OBJECTIVES: Final = ("round", "mean-relative")
+
+
 @dataclass(frozen=True)
 class Options:
     """What a scheduler is told besides jobs and network."""
@@ -51,6 +56,10 @@ class Options:
     """of the search for two groups"""
     best: bool = False
     """seed: its best partition for which ports are enough (packets need them), not the one that flips find"""
+    of: Objective = "round"
+    """best: what is least, the longest iteration of a job (of two groups the round); or most, throughput over alone"""
+    progress: Progress | None = field(default=None, compare=False)
+    """told what is planned"""
     flows: int = 4
     """eps-ecmp: on each edge"""
     polarized: bool = False
@@ -61,9 +70,11 @@ class Options:
             raise TdmError(f"reading: {self.reading!r} is none of {', '.join(READINGS)}")
         if self.clock not in ("completion", "slots"):
             raise TdmError(f"clock: {self.clock!r} is neither completion nor slots")
-        for field in ("moves", "restarts"):
-            if getattr(self, field) < 0:
-                raise TdmError(f"{field}: must not be negative")
+        if self.of not in OBJECTIVES:
+            raise TdmError(f"of: {self.of!r} is none of {', '.join(OBJECTIVES)}")
+        for name in ("moves", "restarts"):
+            if getattr(self, name) < 0:
+                raise TdmError(f"{name}: must not be negative")
         if not 1 <= self.flows <= 1024:
             raise TdmError("flows: must be between 1 and 1024")
 
@@ -102,7 +113,7 @@ def register_scheduler(name: str, *, turns: bool = True) -> Callable[[_S], _S]:
 
 def check_turns(name: str) -> None:
     """Raise `TdmError` for a scheduler that there is not, or by which tasks of an orchestrator cannot take turns."""
-    from p4reduce.control_plane.tdm import one_topology, switched  # noqa: F401, PLC0415  (registers the built-in ones)
+    from p4reduce.control_plane.tdm import one_topology, optimum, stripes, switched  # noqa: F401, PLC0415  (registers the built-in ones)
 
     SCHEDULERS.named(name)
     if name in _NO_TURNS:
@@ -123,13 +134,18 @@ def make_schedule(
         An unknown policy, no jobs, one name twice, a named host that there is not, more units than GPUs (twice as many
         as there are, since two jobs may take turns), pods without a port, a delta longer than the round.
     """
-    from p4reduce.control_plane.tdm import one_topology, switched  # noqa: F401, PLC0415  (registers the built-in ones)
+    from p4reduce.control_plane.tdm import one_topology, optimum, stripes, switched  # noqa: F401, PLC0415  (registers the built-in ones)
 
     scheduler = SCHEDULERS.named(policy)
     check_jobs(jobs, network)
-    schedule = scheduler(jobs, network, options or Options())
-    if schedule.switches and 3 * network.delta_s >= schedule.round_s:
-        lit_s = scheduler(jobs, network.with_delta(0.0), options or Options()).round_s
+    chosen = options or Options()
+    if chosen.progress is not None:
+        chosen.progress(policy, 0, 1)
+    schedule = scheduler(jobs, network, chosen)
+    if not schedule.bound_s:
+        schedule = replace(schedule, bound_s=optimum.bound_s(schedule, jobs))
+    if schedule.policy == policy and schedule.switches and 3 * network.delta_s >= schedule.round_s:
+        lit_s = scheduler(jobs, network.with_delta(0.0), chosen).round_s
         if network.delta_s >= lit_s:
             raise TdmError(
                 f"delta: {network.delta_s:g} s of darkness, longer than the round of {lit_s:g} s; take larger jobs, "

@@ -81,6 +81,9 @@ class Route:
     share: float
     """of the bytes of that ordered pair of pods; shares of all routes of a pair add up to 1"""
     configuration: int = 0
+    stripe: int = 0
+    """routes of one stripe carry the same share of all blocks: each is an all-to-all of its own, in which switches
+    forward by destination"""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ class JobPlan:
     """when its window opens, within its cycle: not before, and not before it has trained, may it communicate"""
     duration_s: float = 0.0
     """prediction: seconds that it communicates, with all others of its window"""
+    dark_s: float = 0.0
+    """how long its circuits are dark when its process begins: 0 where none of its ports change"""
     priority: int | None = None
     """0 first: order among jobs of a cycle in mode 'priority', on GPUs and in queues"""
 
@@ -128,6 +133,19 @@ class Cycle:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A policy that `best` has asked."""
+
+    policy: str
+    longest_s: float = 0.0
+    """prediction: the longest iteration of a job; of two groups the round"""
+    relative: float = 0.0
+    """prediction: throughput of a job relative to alone, mean"""
+    refused: str = ""
+    """why there is no schedule"""
+
+
+@dataclass(frozen=True)
 class Schedule:
     """All of it. Jobs share no memory of each other: a host needs the plans of its own jobs and the clock."""
 
@@ -142,6 +160,10 @@ class Schedule:
     """completion: a process ends when all its jobs are done; slots: at its time, whatever is under way"""
     guard_s: float = 0.0
     """slots: seconds before the end of a process in which nobody begins a chunk"""
+    bound_s: float = 0.0
+    """no circuits, trees or shares give this placement, with these groups, a shorter round; 0: not known"""
+    tried: tuple[Tried, ...] = ()
+    """by `best`, in order"""
 
     def plan(self, job: str) -> JobPlan:
         """The plan of a job. Raises KeyError."""

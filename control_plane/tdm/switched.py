@@ -1,37 +1,52 @@
-"""Two groups that take turns, each with its own circuits: the source's (`seed`), ours (`tdm`), and `random`."""
+"""Two groups that take turns, each with its own circuits: the source's (`seed`), ours (`striped`, `tdm`), `random`."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from itertools import combinations, product
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import combinations, permutations
 from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.control_plane.tdm.circuits import Reading, least_time, process_s
+from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.grouping import (
     Partition,
     Rounds,
+    all_partitions,
     hill_climbing,
+    neighbours,
     process_times,
     random_split,
     search_partition,
 )
 from p4reduce.control_plane.tdm.groups import (
     NEVER,
-    Group,
+    Carried,
     GroupPlan,
+    Ready,
     SeedGroups,
+    Striped,
     TreeGroups,
     carry,
     configurations,
+    ends_s,
+    keep_lit,
     placements,
-    planned,
+    ready,
 )
-from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, release_gpus
-from p4reduce.control_plane.tdm.packing import Edge, Packed, demand, pack, parts_of, paths
+from p4reduce.control_plane.tdm.jobs import (
+    OpticalNetwork,
+    Placement,
+    TdmError,
+    TdmJob,
+    busiest_nic_s,
+    on_hosts,
+    release_gpus,
+)
+from p4reduce.control_plane.tdm.packing import Edge, Packed, pack, parts_of, paths
 from p4reduce.control_plane.tdm.registry import Options, register_scheduler
-from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Process, Schedule
+from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Process, Schedule
+from p4reduce.control_plane.tdm.stripes import BETTER, LARGE, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
 
 
 @register_scheduler("seed")
@@ -64,6 +79,11 @@ def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
 
 def best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Partition:
     """Two groups, as `tdm` chooses them."""
+    return _best_partition(tuple(jobs), network, replace(options, progress=None))
+
+
+@lru_cache(maxsize=4)  # several policies begin with it
+def _best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Partition:
     rounds = Rounds(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
     return search_partition(rounds, restarts=options.restarts, seed=options.seed)
 
@@ -72,7 +92,8 @@ def two_groups(
     policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, partition: Partition
 ) -> Schedule:
     """A schedule of two processes; of one where a group is empty."""
-    times = process_times(partition, network.delta_s, options.reading)
+    laid = lay_groups(jobs, partition, network)
+    times = times_of(partition, laid, network, options.reading)
     starts = (0.0, times[0])
     alone = not all(group.jobs for group in partition.groups)
     plans: list[JobPlan] = []
@@ -82,9 +103,8 @@ def two_groups(
             continue
         start = 0.0 if alone else starts[number]
         lasts = sum(times) if alone else times[number]
-        carried = carry(jobs, group, network)
+        carried, where, ready_of = laid[number]
         process = Process(configurations(carried, start, lasts, network), start, lasts)
-        where = placements(jobs, group, network, other_way=number == 1)
         for j, given in zip(group.jobs, group.given, strict=True):
             trained = jobs[j].compute_on(given)
             plans.append(
@@ -99,8 +119,9 @@ def two_groups(
                     routes=carried.routes.get(j, ()),
                     train_start_s=0.0 if alone else starts[1 - number],
                     train_s=trained,
-                    start_s=start + (group.training_s if alone else network.delta_s),
-                    duration_s=group.communication_s,
+                    start_s=start + (group.training_s if alone else ready_of[j].dark_s),
+                    duration_s=ready_of[j].communicates_s,
+                    dark_s=ready_of[j].dark_s,
                 )
             )
         processes.append(process)
@@ -109,6 +130,38 @@ def two_groups(
     cycle = Cycle(tuple(job.name for job in jobs), sum(times), "gated")
     return Schedule(
         policy, network, tuple(plans), tuple(processes), (cycle,), sum(times), options.clock, options.guard_s
+    )
+
+
+Laid = tuple[Carried, dict[int, Placement], dict[int, Ready]]
+"""of a group: how it crosses pods, where its jobs are, when each of them is through"""
+
+
+def lay_groups(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork) -> list[Laid]:
+    """Circuits, hosts and times of two groups; ports to spare keep circuits of the other group."""
+    carried = [carry(jobs, group, network) for group in partition.groups]
+    both = all(group.jobs for group in partition.groups)
+    if both and all(len(one.matrices) == 1 for one in carried):
+        kept = keep_lit(carried[0].matrices[0], carried[1].matrices[0], network.ports)
+        carried = [replace(one, matrices=(matrix,)) for one, matrix in zip(carried, kept, strict=True)]
+    found = []
+    for number, (group, own) in enumerate(zip(partition.groups, carried, strict=True)):
+        where = placements(jobs, group, network, other_way=number == 1)
+        before = carried[1 - number].matrices[-1] if both else None
+        found.append((own, where, ready(jobs, group, own, where, before, network)))
+    return found
+
+
+def times_of(
+    partition: Partition, laid: Sequence[Laid], network: OpticalNetwork, reading: Reading
+) -> tuple[float, float]:
+    """T_1 and T_2: darkness only for jobs whose circuits change."""
+    if reading == "literal":
+        return process_times(partition, network.delta_s, reading)
+    one, other = partition.groups
+    return (
+        ends_s(laid[0][2], other.training_s, reading),
+        ends_s(laid[1][2], one.training_s, reading),
     )
 
 
@@ -128,6 +181,187 @@ def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork
     released = Partition((found[0], found[1]), 0.0)
     time = sum(process_times(released, network.delta_s, options.reading))
     return Partition(released.groups, time) if time <= partition.round_s else partition
+
+
+# Two groups, each in stripes over circuits of its own: `striped`.
+
+
+MOST_JOBS: Final = 10
+"""for which all partitions are looked at"""
+_CANDIDATES: Final = 6
+"""of partitions beyond that"""
+
+
+def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) -> Partition:
+    """The best two groups: of all where jobs are few; else those that are best with one tree a job are tried.
+
+    Raises
+    ------
+    TdmError
+        When no partition that it meets fits.
+    """
+    jobs, network = groups.jobs, groups.network
+    rounds = Rounds(jobs, groups, network.delta_s, reading)
+    if len(jobs) <= MOST_JOBS:
+        return all_partitions(rounds)
+    plain = Rounds(jobs, groups.trees, network.delta_s, reading)
+    first = search_partition(plain, restarts=restarts, seed=groups.seed).groups[0].jobs
+    best = rounds.of(first)
+    near = {first: 0.0}
+    for one in neighbours(first, len(jobs)):
+        near[one] = rounds.bound(one)
+    for group in sorted(near, key=lambda one: (near[one], one))[:_CANDIDATES]:
+        if best is not None and near[group] >= best.round_s * BETTER:
+            break
+        found = rounds.of(group)
+        if found is not None and (best is None or found.round_s < best.round_s):
+            best = found
+    if best is None:
+        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+    return best
+
+
+# Circuits that stay never go dark: one configuration for both groups, or two with much in common.
+
+
+def agree(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, reading: Reading) -> Partition:
+    """The same groups with the least t_round of these: two configurations, as they are or with the pods of one group
+    renamed such that most circuits stay; and one for both, each that is known.
+
+    Names of pods are free where no host is named: the configurations of both groups need to be equal up to them only.
+    """
+    if not network.delta_s or any(group.striped is None for group in partition.groups):
+        return partition
+    movable = next((x for x in (1, 0) if not any(jobs[j].hosts for j in partition.groups[x].jobs)), None)
+    found: list[Partition] = [partition]
+    if movable is not None:
+        found += [_turned(partition, movable, order) for order in _overlaps(partition, movable, network.pods)]
+    found += _same_for_both(jobs, found[-1], network, movable)
+    return min(
+        (replace(one, round_s=sum(times_of(one, lay_groups(jobs, one, network), network, reading))) for one in found),
+        key=lambda one: one.round_s,
+    )
+
+
+def _matrices(partition: Partition) -> tuple[Any, Any]:
+    one, other = (group.striped for group in partition.groups)
+    assert one is not None and other is not None  # noqa: S101, PT018
+    return np.array(one.matrix, np.int64), np.array(other.matrix, np.int64)
+
+
+def _overlaps(partition: Partition, movable: int, pods: int) -> Sequence[Sequence[int]]:
+    """New names of the pods of a group with which most of its circuits are those of the other one."""
+    both = _matrices(partition)
+    own, others = both[movable], both[1 - movable]
+
+    def same(order: Sequence[int]) -> int:
+        return int(np.minimum(own, others[np.ix_(order, order)]).sum())
+
+    if pods <= MOST_NAMED:
+        return sorted(permutations(range(pods)), key=lambda order: -same(order))[:4]
+    order, most = list(range(pods)), same(range(pods))
+    improved = pods <= LARGE
+    while improved:
+        improved = False
+        for a, b in combinations(range(pods), 2):
+            order[a], order[b] = order[b], order[a]
+            value = same(order)
+            if value > most:
+                most, improved = value, True
+            else:
+                order[a], order[b] = order[b], order[a]
+    return [order]
+
+
+def _turned(partition: Partition, place: int, order: Sequence[int]) -> Partition:
+    groups = list(partition.groups)
+    groups[place] = renamed(groups[place], order)
+    return Partition((groups[0], groups[1]), partition.round_s)
+
+
+def renamed(plan: GroupPlan, order: Sequence[int]) -> GroupPlan:
+    """A plan in stripes with other names of pods: pod p becomes order[p]."""
+    assert plan.striped is not None  # noqa: S101
+    back = sorted(range(len(order)), key=lambda pod: order[pod])
+    lit = plan.striped.matrix
+    matrix: Matrix = tuple(tuple(lit[back[a]][back[b]] for b in range(len(order))) for a in range(len(order)))
+    stripes = tuple(
+        tuple((tuple((order[a], order[b]) for a, b in edges), share) for edges, share in own)
+        for own in plan.striped.stripes
+    )
+    routes = tuple(
+        tuple(replace(one, path=tuple(order[pod] for pod in one.path)) for one in own) for own in plan.striped.routes
+    )
+    units = tuple(tuple(row[back[pod]] for pod in range(len(order))) for row in plan.units)
+    return replace(plan, units=units, striped=Striped(matrix, stripes, routes, plan.striped.bytes))
+
+
+def _same_for_both(
+    jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, movable: int | None
+) -> list[Partition]:
+    """One configuration for both groups: the best of all, where they are few, else that of the one or the other."""
+    known = all_circuits(network.pods, network.ports)
+    tried = list(_matrices(partition)) if known is None or network.pods > MOST_NAMED else list(known)
+    laid: list[list[GroupPlan | None]] = []
+    for group in partition.groups:
+        own = [jobs[j] for j in group.jobs]
+        laid.append([relaid(group, own, matrix, network) for matrix in tried])
+    found: list[Partition] = []
+    for x, one in enumerate(laid[0]):
+        other = laid[1][x]
+        if one is not None and other is not None:
+            found.append(Partition((one, other), 0.0))
+    if movable is not None and known is not None and network.pods <= MOST_NAMED:
+        least: dict[bytes, list[tuple[float, int]]] = {}
+        for plans in laid:
+            best: dict[bytes, tuple[float, int]] = {}
+            for x, plan in enumerate(plans):
+                name = nameless(tried[x])[0]
+                if plan is not None and plan.communication_s < best.get(name, (NEVER, 0))[0]:
+                    best[name] = plan.communication_s, x
+            for name, item in best.items():
+                least.setdefault(name, []).append(item)
+        for pair in (own for own in least.values() if len(own) == 2):
+            groups: list[GroupPlan | None] = [laid[side][x] for side, (_, x) in enumerate(pair)]
+            orders = [nameless(tried[x])[1] for _, x in pair]
+            fixed = 1 - movable
+            order = [orders[fixed][orders[movable].index(pod)] for pod in range(network.pods)]
+            chosen = groups[movable]
+            assert chosen is not None  # noqa: S101
+            groups[movable] = renamed(chosen, order)
+            one, other = groups
+            assert one is not None and other is not None  # noqa: S101, PT018
+            found.append(Partition((one, other), 0.0))
+    return found
+
+
+def nameless(matrix: Any) -> tuple[bytes, Sequence[int]]:
+    """What configurations that differ in names of pods only have in common, and the pods in the order of that."""
+    orders = map(list, permutations(range(len(matrix))))
+    return min((np.ascontiguousarray(matrix[np.ix_(order, order)]).tobytes(), order) for order in orders)
+
+
+def relaid(group: GroupPlan, own: Sequence[TdmJob], matrix: Any, network: OpticalNetwork) -> GroupPlan | None:
+    """A group over other circuits, its units where they are; None: they do not join its pods."""
+    carried = lay_stripes(own, group.units, matrix, network.ports)
+    if carried is None:
+        return None
+    nic_s = busiest_nic_s(own, on_hosts(own, group.units, network), network)
+    return replace(group, phases=(max(nic_s, carried.bytes / network.circuit),), striped=carried)
+
+
+@lru_cache(maxsize=2)  # `striped` and `exact` begin with the same groups
+def striped_groups(jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> StripedGroups:
+    """A planner that keeps what it has planned."""
+    return StripedGroups(jobs, network, moves=moves, seed=seed)
+
+
+@register_scheduler("striped", turns=False)
+def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """Jobs in stripes, a tree each, with relays: column generation over Steiner trees, whole circuits, placement."""
+    groups = striped_groups(tuple(jobs), network, options.moves, options.seed)
+    found = striped_partition(groups, options.reading, options.restarts)
+    return two_groups("striped", jobs, network, options, agree(jobs, found, network, options.reading))
 
 
 # A job that arrives while others run: the cheapest way in, without planning everybody anew (ours).
@@ -232,262 +466,3 @@ def _with(
     start = Packed(tuple(map(tuple, placed)), tuple(map(tuple, trees)), 0.0)
     plan = planner.plan(members, given, start, parts)
     return plan if plan.communication_s < NEVER else None
-
-
-# The least t_round there is, for small networks: branch and bound over groups, integer programs for each.
-#
-# The paper's "ILP" is not linear: D / (B L), AN_i AN_j and PN multiply variables. Ours is linear once T is fixed.
-# For a group and a time T it asks whether there are, for every job, one column x_jc (a set of pods and a tree over
-# them, or how an a2a's units are spread), units n_ij and circuits L_ik with
-#
-#     sum_c x_jc = 1,  sum_i n_ij = g_j,  x_in(j, i) <= n_ij <= s x_in(j, i),  sum_j n_ij <= s,
-#     sum_jc x_jc load(j, c, i, k) <= B T L_ik,  sum_k L_ik <= R,  L symmetric and whole.
-#
-# T is found by bisection: every feasible answer gives a smaller T of its own.
-
-
-PODS: Final = 5
-JOBS: Final = 8
-CLOSE: Final = 1e-4
-"""relative: where bisection ends"""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A set of pods and a tree over them, or (a2a) the units in each pod."""
-
-    pods: tuple[int, ...]
-    edges: tuple[Edge, ...]
-    units: tuple[int, ...] = ()
-
-
-def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "overlap") -> Partition:
-    """The best partition with its groups placed as well as can be.
-
-    Raises
-    ------
-    TdmError
-        More than `PODS` pods or `JOBS` jobs, elastic jobs or named hosts, or nothing fits.
-    """
-    if network.pods > PODS or len(jobs) > JOBS:
-        raise TdmError(f"exact: at most {PODS} pods and {JOBS} jobs; use policy tdm")
-    if any(job.elastic or job.hosts for job in jobs) or network.gpus != 1:
-        raise TdmError("exact: takes gangs that it may place, and servers of one GPU; use policy tdm")
-    groups = _Exact(jobs, network)
-    rounds = Rounds(jobs, groups, network.delta_s, reading)
-    everybody = range(1, len(jobs))
-    firsts = [(0, *chosen) for size in range(len(jobs)) for chosen in combinations(everybody, size)]
-    bounds = {first: rounds.bound(first) for first in firsts}
-    best: Partition | None = None
-    for first in sorted(firsts, key=lambda one: (bounds[one], one)):
-        if bounds[first] == NEVER or (best is not None and bounds[first] >= best.round_s * (1 - 1e-9)):
-            break
-        found = _partition(groups, rounds, first, reading, NEVER if best is None else best.round_s)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
-    return best
-
-
-def _partition(groups: "_Exact", rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
-    """A partition; communication that hides behind the others' training need not be shorter than that."""
-    rest = rounds.rest(first)
-    delta = groups.network.delta_s if rest else 0.0
-    (c1, w1), (c2, w2) = groups.bound(first), groups.bound(rest)
-    hide = 0.0 if reading == "serial" else delta
-    one = groups.best(first, max(c1, w2 - hide))
-    if one is None:
-        return None
-    if process_s(one.phases, w2, delta, reading) + process_s((c2,), w1, delta, reading) >= beaten:
-        return None
-    other = groups.best(rest, max(c2, w1 - hide))
-    if other is None:
-        return None
-    time = process_s(one.phases, w2, delta, reading) + process_s(other.phases, w1, delta, reading)
-    return Partition((one, other), time)
-
-
-class _Exact:
-    """Groups, placed by integer programs."""
-
-    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
-        self.jobs, self.network = jobs, network
-        self._bounds = TreeGroups(jobs, network)
-        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
-
-    def bound(self, group: Group) -> tuple[float, float]:
-        """NICs and training."""
-        return self._bounds.bound(group)
-
-    def options(self, group: Group) -> list[GroupPlan]:
-        """The best one."""
-        found = self.best(group, self.bound(group)[0])
-        return [] if found is None else [found]
-
-    def best(self, group: Group, enough_s: float) -> GroupPlan | None:
-        """The plan that communicates for the least time, or for ``enough_s``."""
-        if not group:
-            return GroupPlan((), (), (), 0.0)
-        if group in self._known:
-            asked, plan = self._known[group]
-            if asked <= enough_s or plan is None or plan.communication_s > asked * (1 + CLOSE):
-                return plan
-            if plan.communication_s <= enough_s:
-                return plan
-        found = self._bisect(group, enough_s)
-        self._known[group] = (enough_s, found)
-        return found
-
-    def _bisect(self, group: Group, enough_s: float) -> GroupPlan | None:
-        jobs = [self.jobs[j] for j in group]
-        if sum(job.units for job in jobs) > self.network.all_gpus:
-            return None
-        low = enough_s * self.network.circuit
-        best = self._place(jobs, low)
-        if best is None:
-            # Ours is a start for the search only: what it finds is feasible, and nothing that it misses is lost.
-            options = TreeGroups(self.jobs, self.network).options(group)
-            finite = [one.packed for one in options if one.packed and one.packed.circuit_bytes < NEVER]
-            ceiling = 2.0 * sum(job.bytes * (job.units**2 if job.kind == "a2a" else 1) for job in jobs)
-            best = finite[0] if finite else self._place(jobs, ceiling)
-            while best is not None and best.circuit_bytes > low * (1 + CLOSE):
-                middle = (low + best.circuit_bytes) / 2
-                found = self._place(jobs, middle)
-                if found is None:
-                    low = middle
-                else:
-                    best = found
-        if best is None:
-            return None
-        given = [job.units for job in jobs]
-        return planned(group, jobs, given, parts_of(jobs, given, self.network), best, self.network)
-
-    def _place(self, jobs: Sequence[TdmJob], limit: float) -> Packed | None:
-        """A placement whose busiest circuit carries at most ``limit`` bytes."""
-        return _Program(jobs, self.network, limit).solve()
-
-
-class _Program:
-    """The integer program of a group and a time."""
-
-    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, limit: float) -> None:
-        self.jobs, self.network, self.limit = jobs, network, max(limit, 1e-9)
-        self.pairs = list(combinations(range(network.pods), 2))
-        self.columns = [
-            (j, column) for j, job in enumerate(jobs) for column in columns_of(job, network.pods, network.pod_gpus)
-        ]
-        self.first_units = len(self.columns)
-        self.first_circuits = self.first_units + len(jobs) * network.pods
-        self.width = self.first_circuits + len(self.pairs)
-        self._rows: list[tuple[dict[int, float], float, float]] = []
-
-    def solve(self) -> Packed | None:
-        """A solution, or None where there is none."""
-        pods, seats, scale = self.network.pods, self.network.pod_gpus, 1.0 / self.limit
-        for j, job in enumerate(self.jobs):
-            own = [(x, column) for x, (k, column) in enumerate(self.columns) if k == j]
-            self._row({x: 1.0 for x, _ in own}, 1.0, 1.0)
-            self._row({self._n(j, i): 1.0 for i in range(pods)}, job.units, job.units)
-            for i in range(pods):
-                inside = {x: 1.0 for x, column in own if i in column.pods}
-                if job.kind == "a2a":
-                    spread = {x: -float(column.units[i]) for x, column in own if column.units[i]}
-                    self._row({self._n(j, i): 1.0, **spread}, 0.0, 0.0)
-                else:
-                    self._row({self._n(j, i): 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
-                    self._row({self._n(j, i): 1.0, **{x: -float(seats) for x in inside}}, -np.inf, 0.0)
-        for i in range(pods):
-            self._row({self._n(j, i): 1.0 for j in range(len(self.jobs))}, -np.inf, seats)
-            ports = {self.first_circuits + e: 1.0 for e, pair in enumerate(self.pairs) if i in pair}
-            self._row(ports, -np.inf, self.network.ports)
-        for e, pair in enumerate(self.pairs):
-            loads = {x: load(self.jobs[j], column, pair) * scale for x, (j, column) in enumerate(self.columns)}
-            used = {x: value for x, value in loads.items() if value}
-            self._row({self.first_circuits + e: -1.0, **used}, -np.inf, 0.0)
-        return self._answer()
-
-    def _n(self, job: int, pod: int) -> int:
-        return self.first_units + job * self.network.pods + pod
-
-    def _row(self, values: dict[int, float], low: float, high: float) -> None:
-        self._rows.append((values, low, high))
-
-    def _answer(self) -> Packed | None:
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (slow to import)
-        from scipy.sparse import coo_matrix  # noqa: PLC0415
-
-        at = [(row, x, value) for row, (values, _, _) in enumerate(self._rows) for x, value in values.items()]
-        rows, xs, values = zip(*at, strict=True)
-        shape = (len(self._rows), self.width)
-        matrix = coo_matrix((np.array(values), (np.array(rows), np.array(xs))), shape=shape).tocsc()
-        limits: Any = LinearConstraint(matrix, [low for _, low, _ in self._rows], [high for _, _, high in self._rows])
-        top = np.full(self.width, float(max(self.network.pod_gpus, self.network.ports)))
-        top[: self.first_units] = 1.0
-        solver: Any = milp
-        solved = solver(
-            np.zeros(self.width), constraints=limits, bounds=Bounds(0.0, top), integrality=np.ones(self.width)
-        )
-        if solved.x is None:
-            return None
-        whole = np.round(solved.x).astype(int)
-        pods = self.network.pods
-        units = tuple(tuple(int(whole[self._n(j, i)]) for i in range(pods)) for j in range(len(self.jobs)))
-        edges: list[tuple[Edge, ...]] = [()] * len(self.jobs)
-        for x, (j, column) in enumerate(self.columns):
-            if whole[x]:
-                edges[j] = column.edges
-        packed = Packed(units, tuple(edges), 0.0)
-        parts = parts_of(self.jobs, [job.units for job in self.jobs], self.network)
-        sent = demand(packed, parts, pods).astype(np.float64)
-        return Packed(units, tuple(edges), least_time(sent, self.network.ports).bytes)
-
-
-def load(job: TdmJob, column: Column, pair: tuple[int, int]) -> float:
-    """Bytes each way between two pods."""
-    if job.kind == "a2a":
-        return 2.0 * column.units[pair[0]] * column.units[pair[1]] * job.bytes
-    return float(job.bytes) if pair in column.edges else 0.0
-
-
-def columns_of(job: TdmJob, pods: int, seats: int) -> Iterator[Column]:
-    """All ways for a job to be joined: every set of pods that its units can fill, with every tree over it."""
-    if job.kind == "a2a":
-        for units in product(range(min(seats, job.units) + 1), repeat=pods):
-            if sum(units) == job.units:
-                yield Column(tuple(i for i, count in enumerate(units) if count), (), units)
-        return
-    for size in range(1, pods + 1):
-        if size <= job.units <= size * seats:
-            for chosen in combinations(range(pods), size):
-                for tree in trees(size):
-                    edges = ((chosen[a], chosen[b]) for a, b in tree)
-                    yield Column(chosen, tuple((min(edge), max(edge)) for edge in edges))
-
-
-@cache
-def trees(size: int) -> tuple[tuple[Edge, ...], ...]:
-    """All size^(size - 2) trees on 0..size-1, from their Pruefer sequences."""
-    if size <= 2:
-        return ((),) if size == 1 else (((0, 1),),)
-    found = []
-    for sequence in product(range(size), repeat=size - 2):
-        degree = [1 + sequence.count(node) for node in range(size)]
-        edges = []
-        for node in sequence:
-            leaf = degree.index(1)
-            edges.append((leaf, node))
-            degree[leaf] -= 1
-            degree[node] -= 1
-        last = [node for node in range(size) if degree[node] == 1]
-        found.append((*edges, (last[0], last[1])))
-    return tuple(found)
-
-
-# `exact`: groups, placement, trees and circuits at once, for small networks.
-
-
-@register_scheduler("exact")
-def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """The least t_round of all (up to 5 pods and 8 jobs): branch and bound over groups, HiGHS within."""
-    return two_groups("exact", jobs, network, options, solve(jobs, network, options.reading))

@@ -38,7 +38,7 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4switch.base.values import PS_PER_S
 from studies.frame import column, percent, record, scaled
-from studies.turns.planning import KINDS, SIGMA, X1, X2, Mix, TurnsSettings, gangs, scaled_job
+from studies.turns.planning import FRESH, HELD_OUT, KINDS, SIGMA, X1, X2, Mix, TurnsSettings, gangs, scaled_job
 
 # A schedule by hand in which the cross-connect must change: two groups on the same hosts, circuits for one of them.
 
@@ -149,24 +149,27 @@ def alone(network: OpticalNetwork, way: Way, size: int) -> tuple[Schedule, TdmJo
 
 
 def model_round_s(schedule: Schedule, jobs: Sequence[TdmJob], factors: FactorsOf) -> float:
-    """t_round of a gated schedule with these factors: sum over k of max(delta + C_k, W of the others).
+    """t_round of a gated schedule with these factors: sum over k of max(dark_j + C_j of its jobs, W of the others).
 
-    C_k is that of the group's longest window as scheduled. Where all communicate at once, training comes before.
+    C_j is that of a job's window as scheduled; each configuration of a process has round trips of its own. Where all
+    communicate at once, training comes before.
     """
     plans = {plan.job: plan for plan in schedule.jobs}
     ways = {job.name: way_of(job, plans[job.name]) for job in jobs}
     groups = turns_of(schedule, schedule.cycles[0])
-    sent = [max(factors[ways[name]].of(plans[name].duration_s) for name in own) for own in groups.values()]
+
+    def takes(name: str) -> float:
+        plan, factor = plans[name], factors[ways[name]]
+        several = len(schedule.processes[plan.process].configurations) - 1
+        lead_s = several * factor.lead_s
+        dark_s = several * schedule.network.delta_s
+        return plan.dark_s + factor.of(max(0.0, plan.duration_s - dark_s)) + lead_s + dark_s
+
+    sent = [max(map(takes, own)) for own in groups.values()]
     if len(groups) == 1:
         return max(plan.start_s for plan in schedule.jobs) + sent[0]
     trained = [max(plans[name].train_s for name in own) for own in groups.values()]
-    circuits = [process.configurations[-1].circuits for process in schedule.processes]
-    total = 0.0
-    for place, took in enumerate(sent):
-        changes = len(circuits) > 1 and circuits[place] != circuits[place - 1]
-        others = max(own for other, own in enumerate(trained) if other != place)
-        total += max(took + (schedule.network.delta_s if changes else 0.0), others)
-    return total
+    return sum(max(took, *(own for x, own in enumerate(trained) if x != place)) for place, took in enumerate(sent))
 
 
 # Random jobs under a policy, on packets and in both models.
@@ -273,8 +276,7 @@ def run_round(case: RoundCell) -> list[RoundRow]:
         relative.append((job.compute_s + factor.of(sent / network.nic)) / played.iteration_s(job.name))
     gated = all(cycle.mode == "gated" for cycle in schedule.cycles) and len(schedule.cycles) == 1
     several = max(len(process.configurations) for process in schedule.processes)
-    # Formulas say nothing of how darkness and bytes of several configurations go together.
-    model_s = model_round_s(schedule, jobs, factors) if gated and several == 1 else 0.0
+    model_s = model_round_s(schedule, jobs, factors) if gated else 0.0
     return [_row(case, len(jobs), several, played, model_s, (flows.round_s, wrong), relative, "")]
 
 
@@ -323,6 +325,7 @@ def _row(
 
 
 SMALL: Final = OpticalNetwork(4, 2, 25 * 10**9, 2, 25 * 10**9, delta_s=200e-6)
+NARROW: Final = OpticalNetwork(4, 3, 25 * 10**9, 2, 25 * 10**9)
 HAND: Final = SMALL.with_delta(20e-6)
 DELTAS: Final = (0.0, 20e-6, 200e-6, 1.2e-3, 10e-3, 30e-3)
 UNCOORDINATED: Final = "uncoordinated"
@@ -398,6 +401,30 @@ def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
             ]
         case "delta":
             return [RoundCell(replace(X2, delta_s=delta), "tdm", seeds[0]) for delta in DELTAS]
+        case "stripes":
+            own = tuple(FRESH) if seeds == tuple(HELD_OUT) else seeds[:3]
+            return [
+                RoundCell(
+                    replace(NARROW, port_rate_bps=round(NARROW.rate_bps * (0.25, 0.4, 1.0)[place % 3])),
+                    "striped",
+                    seed,
+                    sigma=0.3,
+                    ratio=(0.5, 1.0, 2.0)[seed // 3 % 3],
+                    least=2,
+                    most=7,
+                    scale=128.0,
+                    mix="mixed" if seed % 3 == 0 else "sums",
+                )
+                for place, seed in enumerate(own)
+            ]
+        case "configurations":
+            own = tuple(FRESH)[:6] if seeds == tuple(HELD_OUT) else seeds[:2]
+            return [
+                RoundCell(network, policy, seed, mix="mixed" if seed % 2 else "all-to-all")
+                for network in (X2, replace(X2, pods=6))
+                for policy in ("tdm", "no-tdm")
+                for seed in own
+            ]
     return [RoundCell(X2, "tdm", seeds[0], scale=scale) for scale in (16.0, 64.0, 256.0)]
 
 

@@ -9,13 +9,16 @@ from typing import Final, Literal
 import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import Reading
+from p4reduce.control_plane.tdm.columns import Commodity, free_bytes
 from p4reduce.control_plane.tdm.grouping import Rounds, all_partitions, hill_climbing, search_partition
 from p4reduce.control_plane.tdm.groups import SeedGroups, TreeGroups
 from p4reduce.control_plane.tdm.jobs import MODELS, Kind, OpticalNetwork, TdmError, TdmJob, model_job, parse_network
+from p4reduce.control_plane.tdm.optimum import JOBS, longest_iteration_s, relative_to_alone, solve, wide_optimum
 from p4reduce.control_plane.tdm.packing import demand, ecmp_s, ideal_s, parts_of, search
 from p4reduce.control_plane.tdm.pairs import Alone, match, play, relative
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
-from p4reduce.control_plane.tdm.switched import join, solve
+from p4reduce.control_plane.tdm.stripes import whole_circuits
+from p4reduce.control_plane.tdm.switched import join
 from p4reduce.play.turns.arrivals import draw_trace, run_trace
 from studies.frame import column, record
 
@@ -357,6 +360,112 @@ def traces(seed: int, quick: bool) -> Values:
     return found
 
 
+# Stripes beside optima, and the best of all policies beside each; circuits as fast as NICs and slower ones.
+
+
+SLOW: Final = (0.25, 0.4, 1.0)
+"""B/b"""
+ONE_TREE_JOBS: Final = 5
+"""up to which exact-one-tree is asked: it takes a minute beyond"""
+WIDE_SEEDS: Final = range(100, 104)
+"""for which the programs of exact are solved for 5 pods, too: some seconds each"""
+RIVALS: Final = ("seed", "random", "free", "cassini", "exclusive")
+"""which best does not ask"""
+
+
+def narrow(seed: int, pods: int, slow: float) -> tuple[OpticalNetwork, list[TdmJob]]:
+    """Gangs of 2 to 7 that fill pods of 3 GPUs and 2 ports twice; c/w of 0.5, 1 or 2, every third seed with a2a."""
+    network = OpticalNetwork(pods, 3, 25 * 10**9, 2, round(25e9 * slow))
+    kinds = KINDS["mixed" if seed % 3 == 0 else "sums"]
+    load = (0.5, 1.0, 2.0)[seed // 3 % 3]
+    return network, gangs(network, seed, sigma=0.3, load=load, least=2, most=7, kinds=kinds)
+
+
+def stripes(seed: int, quick: bool) -> Values:
+    """Policies over `exact` (4 pods), over the bound of their placement, and over `best`."""
+    found: Values = {}
+    for pods in (4,) if quick else (4, 5):
+        for slow in (0.4,) if quick else SLOW:
+            network, jobs = narrow(seed, pods, slow)
+            chosen = make_schedule("best", jobs, network)
+            longest = {one.policy: one.longest_s for one in chosen.tried if not one.refused}
+            best = min(longest.values())
+            rounds = dict(longest)
+            for policy in (*RIVALS, *(("exact-one-tree",) if pods == 4 and len(jobs) <= ONE_TREE_JOBS else ())):
+                try:
+                    schedule = make_schedule(policy, jobs, network)
+                except TdmError:
+                    continue
+                rounds[policy] = longest_iteration_s(schedule, relative_to_alone(schedule, jobs), jobs)
+            where = f"{pods} pods, B/b={slow:g}"
+            taken = longest[chosen.policy]
+            found.setdefault("policies below best", []).append(sum(x < taken * (1 - 1e-6) for x in rounds.values()))
+            for policy in ("striped", "tdm", "no-tdm", "static", "exact-one-tree"):
+                if policy in rounds and "exact" in rounds:
+                    found[f"{policy} / exact, {where}"] = [rounds[policy] / rounds["exact"]]
+                elif policy in rounds and pods == 5:
+                    found[f"{policy} / best, {where}"] = [rounds[policy] / best]
+            if "exact-one-tree" in rounds:
+                below = rounds["striped"] > rounds["exact-one-tree"] * (1 + 1e-6)
+                found.setdefault("striped above exact-one-tree", []).append(float(below))
+            ours = make_schedule("striped", jobs, network)
+            if pods == 5 and slow < 1 and seed in WIDE_SEEDS and len(jobs) <= JOBS:
+                least = wide_optimum(jobs, network, Options(), pods).round_s
+                found[f"striped / exact, {where}"] = [ours.round_s / least]
+            found[f"striped / its bound, {where}"] = [ours.round_s / ours.bound_s]
+    return found
+
+
+def layers(seed: int, quick: bool) -> Values:
+    """Throughput of a job over alone in two layers, in two groups and in pairs; and who is refused."""
+    del quick
+    found: Values = {"layers refused": [], "pairs refused": [], "layers below two groups": []}
+    for network, least, most in ((X1, 4, 12), (OpticalNetwork(4, 3, 25 * 10**9, 2, 25 * 10**9), 2, 7)):
+        for sigma in (0.2, 0.4):
+            jobs = gangs(network, seed, sigma=sigma, least=least, most=most)
+            rates = {}
+            for policy in ("layers", "pairs", "tdm"):
+                try:
+                    rates[policy] = relative_to_alone(make_schedule(policy, jobs, network), jobs)
+                except TdmError:
+                    rates[policy] = {}
+            for policy in ("layers", "pairs"):
+                found[f"{policy} refused"].append(float(not rates[policy]))
+            mean = {policy: statistics.fmean(own.values()) for policy, own in rates.items() if own}
+            for policy, value in mean.items():
+                found.setdefault(f"{policy} sigma {sigma:g}", []).append(value)
+            if "layers" in mean:
+                found["layers below two groups"].append(float(mean["layers"] < mean["tdm"] * (1 - 1e-9)))
+                found.setdefault(f"layers sigma {sigma:g} worst", []).append(min(rates["layers"].values()))
+    return found
+
+
+def large(seed: int, quick: bool) -> Values:
+    """Whole circuits over the bound of any circuits, as many jobs as pods, 2 to 5 pods each, and seconds for it."""
+    found: Values = {}
+    for pods in (16,) if quick else (16, 32):
+        random = np.random.default_rng(seed)
+        sent: dict[tuple[int, ...], float] = {}
+        for _ in range(pods):
+            own = tuple(sorted(random.choice(pods, int(random.integers(2, 6)), replace=False).tolist()))
+            sent[own] = sent.get(own, 0.0) + float(np.exp(random.normal(0.0, 0.3)))
+        commodities = [Commodity(own, size) for own, size in sorted(sent.items())]
+        began = time.process_time()
+        whole = whole_circuits(commodities, pods, 4)
+        found[f"seconds for circuits, {pods} pods"] = [time.process_time() - began]
+        if whole is not None:
+            found[f"circuits over the bound, {pods} pods"] = [whole.packing.bytes / free_bytes(commodities, pods, 4)]
+        network = parse_network(f"oxc:pods={pods},hosts=8,ports=8,rate=25G,port_rate=10G")
+        jobs = gangs(network, seed, sigma=0.4, least=4, most=24)[:32]
+        began = time.process_time()
+        make_schedule("striped", jobs, network)
+        found[f"seconds for striped, {pods} pods, {len(jobs)} jobs"] = [time.process_time() - began]
+    return found
+
+
+FRESH: Final = range(100, 130)
+"""seeds of the parts below, on which stripes and layers were not developed"""
+OF_FRESH: Final = {"stripes": 30, "layers": 30, "large": 5}
 FEW: Final = {"times": 3, "optima": 6, "traces": 4}
 """seeds of parts that take long"""
 FIGURES: Final[dict[str, Callable[[int, bool], Values]]] = {
@@ -368,6 +477,9 @@ FIGURES: Final[dict[str, Callable[[int, bool], Values]]] = {
     "pairs": pairs,
     "traces": traces,
     "times": times,
+    "stripes": stripes,
+    "layers": layers,
+    "large": large,
 }
 
 
@@ -391,8 +503,11 @@ class PlanningRow:
 
 def planning_cells(part: str, settings: TurnsSettings) -> list[PlanningCell]:
     """A cell for each seed."""
-    seeds = settings.seeds[:2] if settings.small else settings.seeds
-    return [PlanningCell(part, seed, settings.small) for seed in seeds[: FEW.get(part)]]
+    seeds = settings.seeds[:2] if settings.small else settings.seeds[: FEW.get(part)]
+    if part in OF_FRESH:
+        held_out = settings.seeds == tuple(HELD_OUT)
+        seeds = tuple(FRESH)[: OF_FRESH[part]] if held_out else settings.seeds[: 1 if settings.small else 3]
+    return [PlanningCell(part, seed, settings.small) for seed in seeds]
 
 
 def run_planning(cell: PlanningCell) -> Iterator[PlanningRow]:

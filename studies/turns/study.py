@@ -40,6 +40,7 @@ from studies.turns.planning import (
     FIGURES,
     HELD_OUT,
     QUICK,
+    SLOW,
     X1,
     X2,
     PlanningRow,
@@ -73,6 +74,8 @@ ROUNDS: Final = {
     "sigma": "Rounds by the spread of training times",
     "delta": "Rounds by darkness",
     "scale": "A 16th, a 64th and a 256th of bytes and times",
+    "stripes": "Stripes over Steiner trees, B/b of 0.25, 0.4 and 1",
+    "configurations": "Processes of several configurations",
 }
 PLANNING: Final = {
     "gains": "Planned rounds over those of tdm",
@@ -83,10 +86,14 @@ PLANNING: Final = {
     "pairs": "Throughput over that alone, planned",
     "traces": "Mean JCT of exclusive over that of a policy",
     "times": "Seconds of planning, on this machine as it is",
+    "stripes": "Planned rounds by B/b: over the optimum, over the best of all policies, over the bound",
+    "layers": "Throughput over that alone in two layers, and gangs that are refused",
+    "large": "Stripes in large networks",
 }
 SWEPT: Final = {
     "ratio": ("Gain over no TDM by c/w, R = 2: nothing is gained where one of both is nothing", "log"),
     "ports": ("By ports of a ToR: one topology and the source's system beside turns", "linear"),
+    "circuits": ("Planned rounds over the best of all policies by B/b (circuits over NICs), 4 pods, R = 2", "log"),
     "rate": ("Known models by Gb/s: at 400 Gb/s there is little to hide", "log"),
     "sigma": ("Throughput of a job over that alone by sigma of log training time", "linear"),
     "delta": ("Darkness in ms: % of the round without it", "symlog"),
@@ -149,6 +156,47 @@ def bars(result: StudyResult) -> Iterator[Bar]:
     if not result.settings.small:
         yield from _on_packets(result)
     yield from _planned(result)
+    yield from _striped(result)
+
+
+def _striped(result: StudyResult) -> Iterator[Bar]:
+    """Stripes, the best of all policies, and layers: on seeds of their own, which they were not developed on."""
+    decided = partial(Bar, seeds="any")
+    for part, limit in (("stripes", 0.015), ("configurations", 0.03)):
+        rows = [row for row in result.rows(part) if row.model_s and (part == "stripes" or row.configurations > 1)]
+        yield decided(f"packets off the plan, {part}: worst", at_most(limit),
+                  _by_seed(rows, lambda row: abs(row.packets_over_model - 1), max), percent(2), every=True)  # fmt: skip
+    every = [row for name in ("stripes", "layers", "large") for row in result.rows(f"plan-{name}")]
+
+    def values(figure: str, over: Callable[..., float] = statistics.fmean) -> BySeed:
+        return _by_seed([row for row in every if row.figure == figure], lambda row: row.value, over)
+
+    for pods, slow in (*((4, slow) for slow in SLOW), *((5, slow) for slow in SLOW if slow < 1)):
+        text = f"striped / exact, {pods} pods, B/b={slow:g}"
+        yield decided(text, at_most(1.005), values(text), "{:.4f}")
+        yield decided(f"{text}: worst", at_most(1.02), values(text, max), "{:.4f}", every=True)
+    for slow in SLOW:
+        for policy in ("exact-one-tree", "tdm", "static", "no-tdm"):
+            for own in (f"{policy} / exact, 4 pods, B/b={slow:g}", f"{policy} / best, 5 pods, B/b={slow:g}"):
+                yield decided(own, None, values(own), "{:.3f}")
+        for pods in (4, 5):
+            own = f"striped / its bound, {pods} pods, B/b={slow:g}"
+            yield decided(own, None, values(own), "{:.3f}")
+    for text in ("striped above exact-one-tree", "policies below best", "layers refused", "layers below two groups"):
+        yield decided(text, at_most(0), values(text, sum), "{:.0f}", every=True)
+    yield decided("pairs refused, of 4 instances a seed", None, values("pairs refused", sum), "{:.2f}")
+    for sigma, mean in (("0.2", 0.88), ("0.4", 0.8)):
+        yield decided(f"throughput relative to alone, layers, sigma {sigma}", at_least(mean),
+                  values(f"layers sigma {sigma}"), "{:.3f}")  # fmt: skip
+        yield decided(
+            f"the same, the worst job, sigma {sigma}", None, values(f"layers sigma {sigma} worst", min), "{:.3f}"
+        )
+        yield decided(f"the same, two groups, sigma {sigma}", None, values(f"tdm sigma {sigma}"), "{:.3f}")
+    for pods, seconds in ((16, 5.0), (32, 30.0)):
+        text = f"circuits over the bound, {pods} pods"
+        yield decided(text, at_most(1.1), values(text), "{:.3f}")
+        text = f"seconds for circuits, {pods} pods"
+        yield decided(text, at_most(seconds), values(text, max), "{:.2f}", every=True)
 
 
 def _by_seed(

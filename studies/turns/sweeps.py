@@ -14,7 +14,7 @@ from p4reduce.topologies.model import MAX_PORT, TopologyError
 from p4reduce.topologies.optical import lay_circuits, oxc
 from studies.frame import column, record
 from studies.turns.packets import SMALL, factors_of
-from studies.turns.planning import KINDS, SIGMA, X1, X2, X3, X4, X5, TurnsSettings, gangs, of_models
+from studies.turns.planning import KINDS, SIGMA, X1, X2, X3, X4, X5, TurnsSettings, gangs, narrow, of_models
 
 GBPS: Final = 10**9
 TRACE_JOBS: Final = 6_000
@@ -174,9 +174,18 @@ def _trace(cell: SweepCell) -> Points:
     return {name: alone / run_trace(arrivals, X4.all_gpus, name).mean_jct_s for name in ("pairs", "free")}
 
 
+def _circuits(cell: SweepCell) -> Points:
+    """Circuits slower than NICs: planned rounds of each policy over that of the best one."""
+    network, jobs = narrow(cell.seed, 4, cell.x)
+    tried = make_schedule("best", jobs, network).tried
+    best = min(one.longest_s for one in tried if not one.refused)
+    return {one.policy: one.longest_s / best for one in tried if not one.refused}
+
+
 SWEEPS: Final[dict[str, tuple[Callable[[SweepCell], Points], tuple[float, ...], int]]] = {
     "ratio": (_ratio, (0.1, 0.25, 0.5, 1, 2, 4, 10), 3),
     "ports": (_ports, (1, 2, 3, 4, 6, 8), 3),
+    "circuits": (_circuits, (0.125, 0.25, 0.4, 0.6, 0.8, 1, 2), 4),
     "rate": (_rate, (10, 25, 100, 400), 3),
     "sigma": (_sigma, (0, 0.1, 0.2, 0.4, 0.6, 0.8), 3),
     "delta": (_delta, (0, 0.02, 0.2, 1.2, 10, 30, 100), 2),

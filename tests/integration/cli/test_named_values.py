@@ -31,7 +31,11 @@ VALUES = {
     ("orchestrate", "--lanes"): "64 256",
     ("orchestrate", "--slots"): "first whole value",
     ("orchestrate", "--forecast"): "mean ewma ar boosted-trees",
-    ("tdm plan", "--policy"): "tdm seed pairs no-tdm free exclusive cassini static random eps-ideal eps-ecmp exact",
+    (
+        "tdm plan",
+        "--policy",
+    ): "best striped tdm seed layers pairs no-tdm free exclusive cassini static random eps-ideal eps-ecmp exact "
+    "exact-one-tree",
     ("tdm plan", "--reading"): "overlap serial literal",
     ("tdm plan", "--clock"): "completion slots",
     ("tdm run", "--keep"): "starts pause gates",

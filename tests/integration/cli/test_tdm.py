@@ -43,7 +43,7 @@ def test_a_run_on_packets_and_its_chart(jobs: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("star:hosts=3",), "no optical network"),
-        ((NETWORK, "--policy", "best"), "best"),
+        ((NETWORK, "--policy", "fastest"), "fastest"),
         ((NETWORK, "--keep", "hope"), "--keep: 'hope' is none of"),
         (("oxc:pods=3,hosts=2,ports=0",), "ports"),
     ],

@@ -214,7 +214,7 @@ def _told(run: Callable[[int], Any], seed: int) -> dict[str, Any]:
 
 SCHEDULERS: Final = (
     "tdm", "seed", "pairs", "no-tdm", "free", "exclusive", "cassini", "static", "random", "eps-ideal", "eps-ecmp",
-    "exact",
+    "exact", "exact-one-tree", "striped", "layers", "best",
 )  # fmt: skip
 JOBS: Final = """\
 jobs:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from p4reduce.base.errors import Failed
-from p4reduce.base.output import Output, progress_bar, time_text
+from p4reduce.base.output import Output, Progress, progress_bar, time_text
 from p4reduce.base.records import to_plain
 from p4reduce.cli.flags.schedule import TdmCompare, TdmPlan, TdmRun, TdmTrace
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmJob, parse_network, planes_of, read_jobs
@@ -25,8 +25,11 @@ def plan(flags: TdmPlan) -> None:
     """Groups, hosts, trees, circuits and windows, as predicted."""
     output = Output(as_json=flags.as_json)
     network = parse_network(flags.topology)
-    options = Options(seed=flags.seed, reading=flags.reading, clock=flags.clock)
-    schedule = make_schedule(flags.policy, read_jobs(flags.jobs), network, options)
+    with progress_bar(output) as open_bar:
+        options = Options(
+            seed=flags.seed, reading=flags.reading, clock=flags.clock, of=flags.of, progress=open_bar("plans")
+        )
+        schedule = make_schedule(flags.policy, read_jobs(flags.jobs), network, options)
     output.data(to_plain(schedule))
     show(output, schedule)
     if flags.svg is not None:
@@ -71,7 +74,27 @@ def show(output: Output, schedule: Schedule) -> None:
         for number, one in enumerate(lit, 1)
     ]
     output.table(["configuration", "from", "lasts", "circuits between pods"], circuits)
-    output.line(f"{schedule.policy}: a round takes {_ms(schedule.round_s)}, as predicted")
+    show_tried(output, schedule)
+    output.line(f"{schedule.policy}: a round takes {_ms(schedule.round_s)}, as predicted{_distance(schedule)}")
+
+
+def show_tried(output: Output, schedule: Schedule) -> None:
+    """What best has asked."""
+    if schedule.tried:
+        rows = [
+            [one.policy, _ms(one.longest_s), f"{one.relative:.3f}", "taken" if one.policy == schedule.policy else ""]
+            if not one.refused
+            else [one.policy, "-", "-", one.refused]
+            for one in schedule.tried
+        ]
+        output.table(["policy", "longest iteration", "throughput over alone", ""], rows)
+
+
+def _distance(schedule: Schedule) -> str:
+    """From the bound."""
+    if schedule.bound_s <= 0:
+        return ""
+    return f", at most {max(0.0, schedule.round_s / schedule.bound_s - 1):.1%} from the best for this placement"
 
 
 def _ms(seconds: float) -> str:
@@ -116,7 +139,8 @@ def _play(flags: TdmRun, policies: Sequence[str], output: Output) -> None:
     with progress_bar(output) as open_bar:
         for policy in policies:
             bar = open_bar(policy)
-            schedule = _schedule(policy, found, network, flags)
+            schedule = _schedule(policy, found, network, flags, bar)
+            show_tried(output, schedule)
             played = play(
                 schedule,
                 by_name,
@@ -162,9 +186,10 @@ def _play(flags: TdmRun, policies: Sequence[str], output: Output) -> None:
     output.line(f"times at 1/{flags.scale:g} of the jobs' bytes and training; planned: without headers and round trips")
 
 
-def _schedule(policy: str, jobs: list[TdmJob], network: OpticalNetwork, flags: TdmRun) -> Schedule:
+def _schedule(policy: str, jobs: list[TdmJob], network: OpticalNetwork, flags: TdmRun, progress: Progress) -> Schedule:
     guard_s = flags.guard / PS_PER_S if flags.clock == "slots" and flags.guard is not None else 0.0
-    return make_schedule(policy, jobs, network, Options(clock=flags.clock, guard_s=guard_s, seed=flags.seed))
+    options = Options(clock=flags.clock, guard_s=guard_s, seed=flags.seed, of=flags.of, progress=progress)
+    return make_schedule(policy, jobs, network, options)
 
 
 # ``p4reduce tdm trace``: jobs that arrive and end, at flow level.

@@ -37,8 +37,21 @@ Name = Annotated[str | None, Flag("Name of the one that is meant, where several 
 NewName = Annotated[str | None, Flag("Name for it.", default="the next free one, as net-1 or slurm-1")]
 PassedOn = Annotated[Sequence[str], Flag("Program and its arguments.", argument=True, many=True)]
 P4Info = Annotated[Path | None, Flag("P4Info in protobuf text format.", reads=True, default="beside the program")]
-Scheduler = Annotated[str, Flag("Scheduler of the turns: tdm, seed, pairs, no-tdm, free, exclusive, cassini, static, "
-        "random, eps-ideal, eps-ecmp or exact.", parse=named(SCHEDULERS))]  # fmt: skip
+Scheduler = Annotated[
+    str,
+    Flag(
+        "Scheduler of the turns: best, striped, tdm, seed, layers, pairs, no-tdm, free, exclusive, cassini, static, "
+        "random, eps-ideal, eps-ecmp, exact or exact-one-tree.",
+        parse=named(SCHEDULERS),
+    ),
+]
+Of = Annotated[
+    Literal["round", "mean-relative"],
+    Flag(
+        "What the policy best looks at: the longest iteration of a job (of two groups the round), or the mean "
+        "throughput of jobs relative to alone."
+    ),
+]
 Clock = Annotated[
     Literal["completion", "slots"],
     Flag("End a process when its jobs have completed, or when its slots in the timetable are over."),

@@ -20,6 +20,7 @@ from p4reduce.cli.flags import (
     Name,
     NewName,
     NoBackfill,
+    Of,
     Open,
     Order,
     PassedOn,
@@ -294,7 +295,8 @@ class TdmPlan:
 
     jobs: JobsFile
     topology: CrossConnect = "oxc:pods=8,hosts=4,ports=4,rate=25G"
-    policy: Scheduler = "tdm"
+    policy: Scheduler = "best"
+    of: Of = "round"
     reading: Annotated[Literal["overlap", "serial", "literal"], Flag("Reading of equation (3) of the paper.")] = (
         "overlap"
     )
@@ -319,7 +321,8 @@ class TdmRun:
 
     jobs: JobsFile
     network: CrossConnect = OXC
-    policy: Scheduler = "tdm"
+    policy: Scheduler = "best"
+    of: Of = "round"
     rounds: Rounds = 3
     scale: Scale = 64.0
     keep: Annotated[
@@ -346,7 +349,7 @@ class TdmCompare:
     jobs: JobsFile
     network: CrossConnect = OXC
     policies: Annotated[Sequence[str], Flag("Schedulers to compare, separated by commas.",
-            parse=each(SCHEDULERS.check))] = ("tdm", "static", "no-tdm")  # fmt: skip
+            parse=each(SCHEDULERS.check))] = ("best", "tdm", "static", "no-tdm")  # fmt: skip
     rounds: Rounds = 3
     scale: Scale = 64.0
     seed: Seed = 1

@@ -7,6 +7,7 @@ communication takes, and in nothing else.
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from p4reduce.control_plane.tdm.jobs import TdmJob
@@ -80,6 +81,18 @@ class Gpus:
 
 def _up(value: float) -> int:
     return -int(-value // 1)
+
+
+def pairs_of(plan: JobPlan, configuration: int = -1) -> set[tuple[int, int]]:
+    """Pods between which a job needs circuits, in one configuration of its process (-1: in any)."""
+    edges: list[tuple[int, int]] = []
+    for tree in plan.trees:
+        edges += tree.edges if configuration in (-1, tree.configuration) else ()
+    for route in plan.routes:
+        edges += pairwise(route.path) if configuration in (-1, route.configuration) else ()
+    if plan.ring is not None and configuration in (-1, plan.ring.configuration) and len(plan.ring.order) > 1:
+        edges += pairwise((*plan.ring.order, plan.ring.order[0]))
+    return {(min(edge), max(edge)) for edge in edges}
 
 
 # What came of a schedule on packets.
@@ -183,11 +196,15 @@ class Actor(Protocol):
     def local(self) -> bool:
         """Whether it crosses no circuit."""
 
+    @property
+    def together(self) -> bool:
+        """Whether its sub-phases are those of its group."""
+
 
 Who = TypeVar("Who", bound=Actor)
 Under = TypeVar("Under", bound=Sending)
 Wait = tuple[int | None, Sequence[Under]]
-"""what an act waits for: a time, or (None) that something is through"""
+"""what an act waits for: a time, while something is under way, or (None) that this is through"""
 Act = Generator[Wait[Under], None, None]
 
 
@@ -271,14 +288,26 @@ class Acts(ABC, Generic[Who, Under]):
             assert end is not None  # noqa: S101
             yield (end, ())
 
-    def communicate(self, jobs: Sequence[Who], configuration: int = -1) -> Act[Under]:
-        """Send and wait until it is through."""
-        start = self.now
-        under = self.send(jobs, configuration)
+    def communicate(
+        self, jobs: Sequence[Who], configuration: int = -1, *, later: Sequence[Who] = (), dark_ps: int = 0
+    ) -> Act[Under]:
+        """Send and wait until it is through; ``later``: those whose circuits are dark, so long, first."""
+        starts = {one.plan.job: self.now for one in jobs}
+        under = list(self.send(jobs, configuration)) if jobs else []
+        if later:
+            yield (self.now + dark_ps, under)
+            starts |= {one.plan.job: self.now for one in later}
+            under += self.send(later, configuration)
         yield (None, under)
-        self.sent(jobs, under, start)
-        for one in jobs:
+        everybody = [*jobs, *later]
+        self.sent(everybody, under, min(starts.values()))
+        for one in everybody:
+            start = starts[one.plan.job]
             self.span(one.plan.job, "communicate", start, self.ended_ps(one, start))
+
+    def changes(self, one: Who, before: Matrix, after: Matrix, configuration: int) -> bool:
+        """Whether ports of a job change between two configurations, of which it needs the second (-1: for all)."""
+        return any(before[a][b] != after[a][b] for a, b in pairs_of(one.plan, configuration))
 
     def finished(self, jobs: Sequence[Who]) -> None:
         """An iteration of each has ended."""
@@ -344,13 +373,18 @@ class Acts(ABC, Generic[Who, Under]):
         configurations = self.schedule.processes[key if switching else 0].configurations
         lit = done = self.now
         for place, one in enumerate(configurations):
+            number = place if len(configurations) > 1 else -1
+            before = self._lit or one.circuits
             dark = self.reconfigure(one.circuits, self.delta_ps)
-            if dark and not all(job.local for job in own):
-                yield (self.now + dark, ())
+            # Ports that stay never go dark: jobs that have no other ones go on at once.
+            later = [job for job in own if dark and self.changes(job, before, one.circuits, number)]
+            if any(job.together for job in own):
+                later = list(own) if later else []
             if place == 0:
-                lit = self.now
-            several = len(configurations) > 1
-            yield from self.communicate(own, place if several else -1)
+                lit = self.now + (dark if later else 0)
+            waiting = {job.plan.job for job in later}
+            at_once = [job for job in own if job.plan.job not in waiting]
+            yield from self.communicate(at_once, number, later=later, dark_ps=dark)
             done = max([done, *(self.ended_ps(job, lit) for job in own)])
         return lit, done
 

@@ -21,7 +21,7 @@ from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule
 from p4reduce.play.turns.acts import Act, Acts, Played, Wait
-from p4reduce.play.turns.installing import pieces_of
+from p4reduce.play.turns.installing import cut_chunks, pieces_of
 from p4switch.base.values import PS_PER_S
 
 # What packets take beyond bytes over rates, by the way that bytes are carried.
@@ -129,8 +129,16 @@ def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Us
     found: Uses = {}
     network = schedule.network
     hosts = [host for host, _ in plan.placement]
-    for piece in pieces_of(plan, network.pod_of(hosts[0])):
-        size = factor.padded(job.bytes * (piece.span[1] - piece.span[0]))
+    pieces = pieces_of(plan, network.pod_of(hosts[0]))
+    spans = sorted({piece.span for piece in pieces})
+    shares = [end - first for first, end in spans]
+    # Whole chunks, as on packets.
+    cut = [
+        (end - first) * factor.chunk for first, end in cut_chunks(-(-job.bytes // factor.chunk), shares, 1)
+    ] if factor.chunk > 1 else [job.bytes * share for share in shares]  # fmt: skip
+    sizes = dict(zip(spans, cut, strict=True))
+    for piece in pieces:
+        size = sizes[piece.span]
         up = size * (ANSWER if piece.operation is Operation.PULL else 1.0)
         down = size * (ANSWER if piece.operation is Operation.PUSH else 1.0)
         configuration = piece.tree.configuration if piece.tree.edges else -1
@@ -413,14 +421,12 @@ class _FlowPlayer(Acts[_Job, _Sent]):
 
     def _over(self, wait: Wait[_Sent]) -> bool:
         at, under = wait
-        if at is not None:
-            return self.now >= at
         over = True
         for one in under:
             while one.now and one.through():
                 one.go_on()
             over &= not one.now
-        return over
+        return over if at is None else self.now >= at
 
 
 def _class(schedule: Schedule, plan: JobPlan) -> int:

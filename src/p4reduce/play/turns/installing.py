@@ -458,8 +458,11 @@ class Installer:
         carried: dict[tuple[Tree, int], Job] = {}
         stored: dict[tuple[int, int], Words] = {}
         slots = MOST_SLOTS // len({piece.span for piece in pieces})  # shares of one vector share its window too
+        spans = sorted({piece.span for piece in pieces})
+        lanes = self._switches.controller.program.lanes
+        whole = dict(zip(spans, cut_chunks(elements, [end - first for first, end in spans], lanes), strict=True))
         for piece in pieces:
-            first, end = (round(elements * share) for share in piece.span)
+            first, end = whole[piece.span]
             if end <= first:
                 continue
             key = (piece.tree, end - first)
@@ -540,8 +543,21 @@ class Installer:
     def _blocks(self, job: TdmJob, plan: JobPlan, hosts: tuple[str, ...], draw: np.random.Generator) -> list[Part]:
         if any(units > 1 for _, units in plan.placement):
             raise TdmError(f"job {job.name!r}: on packets an all-to-all has one unit a host")
-        paths, at, links = self._routed(plan, hosts)
         block = max(1, job.bytes // WORD)
+        shares = {route.stripe: route.share for route in plan.routes} or {0: 1.0}
+        lanes = self._switches.controller.program.lanes
+        parts: list[Part] = []
+        for stripe, (first, end) in zip(shares, cut_chunks(block, list(shares.values()), lanes), strict=True):
+            if end > first:
+                routes = [route for route in plan.routes if route.stripe == stripe]
+                parts += self._stripe(plan, routes, hosts, end - first, draw)
+        return parts
+
+    def _stripe(
+        self, plan: JobPlan, routes: Sequence[Route], hosts: tuple[str, ...], block: int, draw: np.random.Generator
+    ) -> list[Part]:
+        """So many elements of every block, along the routes of a stripe."""
+        paths, at, links = self._routed(plan, routes, hosts)
         # Dispatch and combine: endpoints of their own, since pairs of a configuration may be in the second phase while
         # others wait for circuits with their first.
         made = [
@@ -581,7 +597,7 @@ class Installer:
         return parts
 
     def _routed(
-        self, plan: JobPlan, hosts: tuple[str, ...]
+        self, plan: JobPlan, own_routes: Sequence[Route], hosts: tuple[str, ...]
     ) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[tuple[str, str], int], list[Link]]:
         """The path of every pair of hosts, its configuration (-1: within a pod), and the circuits of all of them.
 
@@ -590,7 +606,7 @@ class Installer:
         """
         network = self._schedule.network
         routes: dict[tuple[int, int], list[Route]] = {}
-        for route in plan.routes:
+        for route in own_routes:
             routes.setdefault((route.path[0], route.path[-1]), []).append(route)
         given: Counter[tuple[tuple[int, int], int]] = Counter()
         onward: dict[tuple[str, str], str] = {}
@@ -626,6 +642,18 @@ class Installer:
             paths[source, target] = (source, *tors, target)
             at[source, target] = route.configuration
         return paths, at, list(links.values())
+
+
+def cut_chunks(elements: int, shares: Sequence[float], lanes: int) -> list[tuple[int, int]]:
+    """From where to where each share of a vector goes: whole chunks of ``lanes`` elements but for the last one."""
+    chunks = -(-elements // lanes)
+    ends = [0]
+    done = 0.0
+    for share in shares:
+        done += share
+        ends.append(min(elements, round(chunks * done) * lanes))
+    ends[-1] = elements
+    return list(pairwise(ends))
 
 
 def _when(configuration: int, first: int) -> int:

@@ -15,12 +15,12 @@ from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import Plan, PlanRequest, TreeLayout
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import least_guard_ps
-from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule
+from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Route, Schedule
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.network.virtual.circuits import ALL_QUEUES
-from p4reduce.play.turns.acts import Act, Acts, Played, Wait
+from p4reduce.play.turns.acts import Act, Acts, Played, Wait, pairs_of
 from p4reduce.play.turns.installing import (
     QUEUES,
     Installed,
@@ -152,14 +152,12 @@ class Player(Acts[Installed, Sent]):
 
     def _over(self, wait: Wait[Sent], now: int) -> bool:
         at, under = wait
-        if at is not None:
-            return now >= at
         over = True
         for one in under:
             while one.now and one.through():
                 self._next(one)
             over &= not one.now
-        return over
+        return over if at is None else now >= at
 
     def _next(self, one: Sent) -> None:
         for part in one.go_on():
@@ -205,6 +203,13 @@ class Player(Acts[Installed, Sent]):
     def boundary(self) -> tuple[int, tuple[str, ...]]:
         """Against what plans predict."""
         return self._counting.boundary()
+
+    def changes(self, one: Installed, before: Matrix, after: Matrix, configuration: int) -> bool:
+        """As the circuits lie on ports: another bond, or another port, is another circuit."""
+        pairs = [{f"tor{a + 1}", f"tor{b + 1}"} for a, b in pairs_of(one.plan, configuration)]
+        index = self.installer.matrices.index
+        stay = set(self.installer.circuits[index(before)])
+        return any({link.a, link.b} in pairs and link not in stay for link in self.installer.circuits[index(after)])
 
     # --- books
 
@@ -254,22 +259,33 @@ class SlottedPlayer(Player):
         return [self._ticks(), *waiting]
 
     def _set_gates(self) -> None:
-        """In darkness no group's queue is open, afterwards that of the group whose window it is."""
-        entries: list[tuple[int, int]] = []
+        """In darkness no group's queue is open, afterwards that of the group whose window it is.
+
+        A port that stays is never dark.
+        """
         closed = ALL_QUEUES & ~sum(1 << queue for queue in QUEUES)
         fabric = self.network.fabric
         # What leaves a switch is at the mirrors a fibre's delay later.
         fibre = max(link.delay_ps for own in uplinks(fabric.topology).values() for link in own)
-        for number, (start, end) in enumerate(self._slots):
-            dark = min(self.delta_ps, end - start)
-            open_ = max(0, end - start - dark - fibre)
-            after = end - start - dark - open_
-            found = ((dark, closed), (open_, closed | 1 << QUEUES[self._group(number)]), (after, closed))
-            entries += [entry for entry in found if entry[0]]
         longest = LONGEST_HEADERS + 4 * next(iter(self.jobs.values())).parts[0].job.plan.lanes
         for switch, fibres in uplinks(fabric.topology).items():
             for link in fibres:
-                fabric.set_gates((switch, link.port_of(switch)), entries, base_ps=0, longest=longest)
+                port = (switch, link.port_of(switch))
+                entries: list[tuple[int, int]] = []
+                for number, (start, end) in enumerate(self._slots):
+                    changes = self._circuit(port, number) != self._circuit(port, number - 1)
+                    dark = min(self.delta_ps, end - start) if changes else 0
+                    open_ = max(0, end - start - dark - fibre)
+                    after = end - start - dark - open_
+                    found = ((dark, closed), (open_, closed | 1 << QUEUES[self._group(number)]), (after, closed))
+                    entries += [entry for entry in found if entry[0]]
+                fabric.set_gates(port, entries, base_ps=0, longest=longest)
+
+    def _circuit(self, port: Hop, process: int) -> Link | None:
+        """What a port is part of in a process."""
+        matrix = self.schedule.processes[process].configurations[0].circuits
+        lit = self.installer.circuits[self.installer.matrices.index(matrix)]
+        return next((link for link in lit if port in ((link.a, link.port_a), (link.b, link.port_b))), None)
 
     def _group(self, process: int) -> int:
         found = [one.plan.group for one in self.jobs.values() if one.plan.process == process]
@@ -278,8 +294,15 @@ class SlottedPlayer(Player):
     def _window(self, one: Installed, number: int) -> tuple[int, int]:
         """When a job's window opens and closes in a round."""
         start, end = self._slots[one.plan.process]
-        base = number * self._round_ps
-        return base + start + self.delta_ps, max(base + start + self.delta_ps, base + end - self._guard_ps)
+        opens = number * self._round_ps + start + self._dark_ps(one)
+        return opens, max(opens, number * self._round_ps + end - self._guard_ps)
+
+    def _dark_ps(self, one: Installed) -> int:
+        """How long a job's circuits are dark when its process begins."""
+        processes = self.schedule.processes
+        before = processes[one.plan.process - 1].configurations[0].circuits
+        after = processes[one.plan.process].configurations[0].circuits
+        return self.delta_ps if self.changes(one, before, after, -1) else 0
 
     def _ticks(self) -> Act[Sent]:
         """The cross-connect's clock, and that of the endpoints."""
@@ -422,9 +445,10 @@ class TwinInstaller(Installer):
         return self._start(plan, PlanRequest("eps", self._next(), workers=hosts, layout=layout, max_slots=slots), ())
 
     def _routed(
-        self, plan: JobPlan, hosts: tuple[str, ...]
+        self, plan: JobPlan, own_routes: Sequence[Route], hosts: tuple[str, ...]
     ) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[tuple[str, str], int], list[Link]]:
         """Switches forward by destination: the flows of a pair of pods are those to its hosts there."""
+        del own_routes
         network = self._schedule.network
         paths: dict[tuple[str, str], tuple[str, ...]] = {}
         for source, target in permutations(hosts, 2):

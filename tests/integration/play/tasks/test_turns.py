@@ -190,7 +190,7 @@ def test_who_takes_over_leaves_a_swap_to_the_schedule_that_is_on_its_way(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "policy", ["seed", "static", *(pytest.param(name, marks=pytest.mark.soak) for name in ("random", "exact"))]
+    "policy", ["seed", "static", *(pytest.param(name, marks=pytest.mark.soak) for name in ("random", "exact-one-tree"))]
 )
 def test_other_schedulers(tmp_path, expected, policy):
     _, rows, found = run(tmp_path, some_tasks(), turns(policy))
@@ -198,7 +198,7 @@ def test_other_schedulers(tmp_path, expected, policy):
     assert found == expected[1][some_tasks], "whoever schedules, sums are the same"
 
 
-TAKEN = {"tdm", "seed", "static", "no-tdm", "random", "exact"}
+TAKEN = {"tdm", "seed", "static", "no-tdm", "random", "exact-one-tree"}
 
 
 @pytest.mark.parametrize("policy", sorted(SCHEDULERS))
@@ -213,7 +213,7 @@ def test_every_scheduler_is_refused_by_name_or_takes_a_late_task(tmp_path, polic
     with (
         World(pods(), PROGRAM) as world,
         open_store(tmp_path / "tasks.sqlite") as store,
-        pytest.raises(PlanError, match=f"cannot take turns by '{policy}'.* exact, no-tdm, random, seed, static, tdm$"),
+        pytest.raises(PlanError, match=f"by '{policy}'.* exact-one-tree, no-tdm, random, seed, static, tdm$"),
         orchestrating(world, store, options=turns(policy)),
     ):
         pass

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError
+from p4reduce.control_plane.tdm.registry import make_schedule
 from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, Process, Ring, Route, Schedule, Tree
+from p4reduce.control_plane.tdm.stripes import lay_stripes
 from p4reduce.play.turns.acts import Played
 from p4reduce.play.turns.player import play
 from studies.turns.packets import CHAIN, FRAME, two_groups
@@ -56,6 +58,58 @@ def test_the_same_configuration_twice_is_never_dark() -> None:
     sound(played)
     assert played.reconfigurations == 0
     assert not [span for span in played.spans if span.what == "dark"]
+
+
+def test_darkness_is_for_jobs_whose_ports_change() -> None:
+    """Of two jobs that take their turn together one has the circuit that it had before, and goes on at once."""
+    before = ((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 0))
+    after = ((0, 1, 0, 0), (1, 0, 1, 0), (0, 1, 0, 0), (0, 0, 0, 0))
+    plans = (
+        placed("first", ("h5", "h7"), 0, Tree(2, ((3, 2),), 1.0)),
+        placed("stays", ("h1", "h3"), 1, Tree(0, ((1, 0),), 1.0)),
+        placed("moves", ("h4", "h6"), 1, Tree(1, ((2, 1),), 1.0)),
+    )
+    jobs = {
+        "first": job("first", SIZE, 0.0, 2),
+        "stays": job("stays", SIZE, 0.0, 2),
+        "moves": job("moves", 4096, 0.0, 2),
+    }
+    played = play(schedule(plans, (before, after), 1.0), jobs, rounds=1)
+    sound(played)
+    own = {span.job: span for span in played.spans if span.what == "communicate"}
+    assert own["moves"].start_ps - own["stays"].start_ps == 20_000_000
+    last = played.windows[-1]
+    assert last.end_ps - last.start_ps == own["stays"].end_ps - own["stays"].start_ps
+    assert SENT_S * 1e12 < last.end_ps - last.start_ps < (SENT_S + 15e-6) * 1e12
+
+
+def test_three_stripes_serve_a_triangle_in_two_thirds_of_the_time() -> None:
+    """One tree over three pods fills two circuits; three of them, a third each, fill all three by two thirds."""
+    network = OpticalNetwork(3, 2, 24 * GBPS, 2, 16 * GBPS, delta_s=0.0)
+    vision = job("vision", 3_200_000, 0.0, 6)
+    took = {}
+    for policy in ("exact-one-tree", "striped"):
+        plan = make_schedule(policy, [vision], network)
+        played = play(plan, {"vision": vision}, rounds=1)
+        sound(played)
+        assert played.round_s / plan.round_s == pytest.approx(FRAME, rel=0.02)
+        took[policy] = played.round_s
+    assert took["exact-one-tree"] / took["striped"] == pytest.approx(1.5, rel=0.02)
+
+
+def test_an_all_to_all_in_stripes_goes_both_ways_round_a_ring() -> None:
+    """Four pods in a ring: the pairs across it share out on both sides, chunk by chunk, in two all-to-alls."""
+    network = OpticalNetwork(4, 1, 25 * GBPS, 2, 10 * GBPS, delta_s=0.0)
+    ring = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
+    experts = job("experts", 400_000, 0.0, 4, kind="a2a")
+    laid = lay_stripes([experts], ((1, 1, 1, 1),), ring, 2)
+    assert laid is not None
+    assert laid.bytes == pytest.approx(2 * 2 * 400_000)  # 4 neighbours and 2 pairs over 2 hops, on 4 circuits
+    own = replace(placed("experts", ("h1", "h2", "h3", "h4"), 0), trees=(), routes=laid.routes[0])
+    played = play(schedule((own,), (ring,), 1.0, network=network), {"experts": experts}, rounds=1)
+    sound(played)
+    assert len({route.stripe for route in laid.routes[0]}) > 1
+    assert played.round_s / (laid.bytes / network.circuit) == pytest.approx(FRAME, rel=0.06)
 
 
 def test_stripes_take_both_parallel_circuits_and_bonds_the_same_time() -> None:

@@ -16,9 +16,9 @@ from p4reduce.control_plane.tdm.circuits import (
     split,
 )
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, parse_network, release_gpus, share_gpus
+from p4reduce.control_plane.tdm.optimum import solve, trees
 from p4reduce.control_plane.tdm.pairs import Alone, best_sharing, match, play, sharings
 from p4reduce.control_plane.tdm.registry import make_schedule
-from p4reduce.control_plane.tdm.switched import solve, trees
 
 
 def test_equation_4_in_both_readings() -> None:
@@ -179,7 +179,10 @@ def test_exact_against_everything_there_is(seed: int) -> None:
         for first in combinations(range(3), size)
     )
     assert solve(jobs, network).round_s == pytest.approx(expected, rel=1e-3)
-    assert make_schedule("tdm", jobs, network).round_s == pytest.approx(expected, rel=1e-3)
+    # Darkness is for ports that change only; the references count it in both processes.
+    ours = make_schedule("tdm", jobs, network).round_s
+    assert expected - 2 * network.delta_s <= ours * (1 + 1e-9)
+    assert ours <= expected * (1 + 1e-3)
 
 
 def _round(network: OpticalNetwork, first: list[TdmJob], second: list[TdmJob]) -> float:

@@ -20,8 +20,9 @@ def job(name: str = "a", units: int = 2, *hosts: str) -> TdmJob:
         ("oxc:pods=2,hosts=2,ports=1", [job("a", 2, "h1", "h1")], "tdm", "named more often|no GPU left|GPUs"),
         ("oxc:pods=2,hosts=2,ports=1", [job(), job()], "tdm", "names are unique"),
         ("oxc:pods=2,hosts=2,ports=1", [], "tdm", "there is none"),
-        ("oxc:pods=2,hosts=2,ports=1", [job()], "best", "no scheduler 'best'; choose one of cassini"),
-        ("oxc:pods=9,hosts=2,ports=1", [job()], "exact", "at most 5 pods"),
+        ("oxc:pods=2,hosts=2,ports=1", [job()], "fastest", "no scheduler 'fastest'; choose one of best, cassini"),
+        ("oxc:pods=9,hosts=2,ports=1", [job()], "exact-one-tree", "at most 5 pods"),
+        ("oxc:pods=5,hosts=2,ports=1", [job()], "exact", "at most 4 pods"),
     ],
 )
 def test_what_cannot_be_scheduled(spec: str, jobs: list[TdmJob], policy: str, said: str) -> None:

@@ -1,0 +1,614 @@
+"""The least t_round there is: optima of small networks, bounds of any plan, and the `best` of all policies."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations, product
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from p4reduce.control_plane.tdm.circuits import Reading, least_time, process_s
+from p4reduce.control_plane.tdm.columns import free_bytes
+from p4reduce.control_plane.tdm.grouping import Partition, Rounds
+from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, GroupPlanner, TreeGroups, planned
+from p4reduce.control_plane.tdm.jobs import (
+    OpticalNetwork,
+    Placement,
+    TdmError,
+    TdmJob,
+    busiest_gpu_s,
+    busiest_nic_s,
+)
+from p4reduce.control_plane.tdm.packing import Edge, Packed, demand, parts_of
+from p4reduce.control_plane.tdm.pairs import Alone, Sharing, play
+from p4reduce.control_plane.tdm.registry import Options, make_schedule, register_scheduler
+from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Schedule, Tried, turns_of
+from p4reduce.control_plane.tdm.stripes import (
+    Units,
+    all_circuits,
+    commodities_of,
+    finished,
+    whole_circuits,
+)
+from p4reduce.control_plane.tdm.switched import agree, nameless, striped_groups, two_groups
+
+# The least t_round with one tree a job, over its own pods: branch and bound over groups, integer programs for each.
+#
+# The paper's "ILP" is not linear: D / (B L), AN_i AN_j and PN multiply variables. Ours is linear once T is fixed.
+# For a group and a time T it asks whether there are, for every job, one column x_jc (a set of pods and a tree over
+# them, or how an a2a's units are spread), units n_ij and circuits L_ik with
+#
+#     sum_c x_jc = 1,  sum_i n_ij = g_j,  x_in(j, i) <= n_ij <= s x_in(j, i),  sum_j n_ij <= s,
+#     sum_jc x_jc load(j, c, i, k) <= B T L_ik,  sum_k L_ik <= R,  L symmetric and whole.
+#
+# T is found by bisection: every feasible answer gives a smaller T of its own.
+
+
+PODS: Final = 5
+JOBS: Final = 8
+CLOSE: Final = 1e-4
+"""relative: where bisection ends"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A set of pods and a tree over them, or (a2a) the units in each pod."""
+
+    pods: tuple[int, ...]
+    edges: tuple[Edge, ...]
+    units: tuple[int, ...] = ()
+
+
+def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "overlap") -> Partition:
+    """The best partition with its groups placed as well as can be.
+
+    Raises
+    ------
+    TdmError
+        More than `PODS` pods or `JOBS` jobs, elastic jobs or named hosts, or nothing fits.
+    """
+    if network.pods > PODS or len(jobs) > JOBS:
+        raise TdmError(f"exact-one-tree: at most {PODS} pods and {JOBS} jobs; use policy striped")
+    if any(job.elastic or job.hosts for job in jobs) or network.gpus != 1:
+        raise TdmError("exact-one-tree: takes gangs that it may place, and servers of one GPU; use policy striped")
+    return _branch(jobs, _OneTree(jobs, network), reading)
+
+
+class _Exact(GroupPlanner, Protocol):
+    """Groups with their optima."""
+
+    def best(self, group: Group, enough_s: float) -> GroupPlan | None:
+        """The plan that communicates for the least time, or for ``enough_s``."""
+
+
+def _branch(jobs: Sequence[TdmJob], groups: _Exact, reading: Reading) -> Partition:
+    """Partitions by their bounds, until no other one can be better."""
+    rounds = Rounds(jobs, groups, groups.network.delta_s, reading)
+    everybody = range(1, len(jobs))
+    firsts = [(0, *chosen) for size in range(len(jobs)) for chosen in combinations(everybody, size)]
+    bounds = {first: rounds.bound(first) for first in firsts}
+    best: Partition | None = None
+    for first in sorted(firsts, key=lambda one: (bounds[one], one)):
+        if bounds[first] == NEVER or (best is not None and bounds[first] >= best.round_s * (1 - 1e-9)):
+            break
+        found = _partition(groups, rounds, first, reading, NEVER if best is None else best.round_s)
+        if found is not None and (best is None or found.round_s < best.round_s):
+            best = found
+    if best is None:
+        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+    return best
+
+
+def _partition(groups: _Exact, rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
+    """A partition; communication that hides behind the others' training need not be shorter than that."""
+    rest = rounds.rest(first)
+    delta = groups.network.delta_s if rest else 0.0
+    (c1, w1), (c2, w2) = groups.bound(first), groups.bound(rest)
+    hide = 0.0 if reading == "serial" else delta
+    one = groups.best(first, max(c1, w2 - hide))
+    if one is None:
+        return None
+    if process_s(one.phases, w2, delta, reading) + process_s((c2,), w1, delta, reading) >= beaten:
+        return None
+    other = groups.best(rest, max(c2, w1 - hide))
+    if other is None:
+        return None
+    time = process_s(one.phases, w2, delta, reading) + process_s(other.phases, w1, delta, reading)
+    return Partition((one, other), time)
+
+
+class _OneTree:
+    """Groups, placed by integer programs, with a tree for each job."""
+
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
+        self.jobs, self.network = jobs, network
+        self._bounds = TreeGroups(jobs, network)
+        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
+
+    def bound(self, group: Group) -> tuple[float, float]:
+        """NICs and training."""
+        return self._bounds.bound(group)
+
+    def options(self, group: Group) -> list[GroupPlan]:
+        """The best one."""
+        found = self.best(group, self.bound(group)[0])
+        return [] if found is None else [found]
+
+    def best(self, group: Group, enough_s: float) -> GroupPlan | None:
+        """The plan that communicates for the least time, or for ``enough_s``."""
+        if not group:
+            return GroupPlan((), (), (), 0.0)
+        if group in self._known:
+            asked, plan = self._known[group]
+            if asked <= enough_s or plan is None or plan.communication_s > asked * (1 + CLOSE):
+                return plan
+            if plan.communication_s <= enough_s:
+                return plan
+        found = self._bisect(group, enough_s)
+        self._known[group] = (enough_s, found)
+        return found
+
+    def _bisect(self, group: Group, enough_s: float) -> GroupPlan | None:
+        jobs = [self.jobs[j] for j in group]
+        if sum(job.units for job in jobs) > self.network.all_gpus:
+            return None
+        low = enough_s * self.network.circuit
+        best = self._place(jobs, low)
+        if best is None:
+            # Ours is a start for the search only: what it finds is feasible, and nothing that it misses is lost.
+            options = TreeGroups(self.jobs, self.network).options(group)
+            finite = [one.packed for one in options if one.packed and one.packed.circuit_bytes < NEVER]
+            ceiling = 2.0 * sum(job.bytes * (job.units**2 if job.kind == "a2a" else 1) for job in jobs)
+            best = finite[0] if finite else self._place(jobs, ceiling)
+            while best is not None and best.circuit_bytes > low * (1 + CLOSE):
+                middle = (low + best.circuit_bytes) / 2
+                found = self._place(jobs, middle)
+                if found is None:
+                    low = middle
+                else:
+                    best = found
+        if best is None:
+            return None
+        given = [job.units for job in jobs]
+        return planned(group, jobs, given, parts_of(jobs, given, self.network), best, self.network)
+
+    def _place(self, jobs: Sequence[TdmJob], limit: float) -> Packed | None:
+        """A placement whose busiest circuit carries at most ``limit`` bytes."""
+        return _Program(jobs, self.network, limit).solve()
+
+
+class _Program:
+    """The integer program of a group and a time."""
+
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, limit: float) -> None:
+        self.jobs, self.network, self.limit = jobs, network, max(limit, 1e-9)
+        self.pairs = list(combinations(range(network.pods), 2))
+        self.columns = [
+            (j, column) for j, job in enumerate(jobs) for column in columns_of(job, network.pods, network.pod_gpus)
+        ]
+        self.first_units = len(self.columns)
+        self.first_circuits = self.first_units + len(jobs) * network.pods
+        self.width = self.first_circuits + len(self.pairs)
+        self._rows: list[tuple[dict[int, float], float, float]] = []
+
+    def solve(self) -> Packed | None:
+        """A solution, or None where there is none."""
+        pods, seats, scale = self.network.pods, self.network.pod_gpus, 1.0 / self.limit
+        for j, job in enumerate(self.jobs):
+            own = [(x, column) for x, (k, column) in enumerate(self.columns) if k == j]
+            self._row({x: 1.0 for x, _ in own}, 1.0, 1.0)
+            self._row({self._n(j, i): 1.0 for i in range(pods)}, job.units, job.units)
+            for i in range(pods):
+                inside = {x: 1.0 for x, column in own if i in column.pods}
+                if job.kind == "a2a":
+                    spread = {x: -float(column.units[i]) for x, column in own if column.units[i]}
+                    self._row({self._n(j, i): 1.0, **spread}, 0.0, 0.0)
+                else:
+                    self._row({self._n(j, i): 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
+                    self._row({self._n(j, i): 1.0, **{x: -float(seats) for x in inside}}, -np.inf, 0.0)
+        for i in range(pods):
+            self._row({self._n(j, i): 1.0 for j in range(len(self.jobs))}, -np.inf, seats)
+            ports = {self.first_circuits + e: 1.0 for e, pair in enumerate(self.pairs) if i in pair}
+            self._row(ports, -np.inf, self.network.ports)
+        for e, pair in enumerate(self.pairs):
+            loads = {x: load(self.jobs[j], column, pair) * scale for x, (j, column) in enumerate(self.columns)}
+            used = {x: value for x, value in loads.items() if value}
+            self._row({self.first_circuits + e: -1.0, **used}, -np.inf, 0.0)
+        return self._answer()
+
+    def _n(self, job: int, pod: int) -> int:
+        return self.first_units + job * self.network.pods + pod
+
+    def _row(self, values: dict[int, float], low: float, high: float) -> None:
+        self._rows.append((values, low, high))
+
+    def _answer(self) -> Packed | None:
+        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (slow to import)
+        from scipy.sparse import coo_matrix  # noqa: PLC0415
+
+        at = [(row, x, value) for row, (values, _, _) in enumerate(self._rows) for x, value in values.items()]
+        rows, xs, values = zip(*at, strict=True)
+        shape = (len(self._rows), self.width)
+        matrix = coo_matrix((np.array(values), (np.array(rows), np.array(xs))), shape=shape).tocsc()
+        limits: Any = LinearConstraint(matrix, [low for _, low, _ in self._rows], [high for _, _, high in self._rows])
+        top = np.full(self.width, float(max(self.network.pod_gpus, self.network.ports)))
+        top[: self.first_units] = 1.0
+        solver: Any = milp
+        solved = solver(
+            np.zeros(self.width), constraints=limits, bounds=Bounds(0.0, top), integrality=np.ones(self.width)
+        )
+        if solved.x is None:
+            return None
+        whole = np.round(solved.x).astype(int)
+        pods = self.network.pods
+        units = tuple(tuple(int(whole[self._n(j, i)]) for i in range(pods)) for j in range(len(self.jobs)))
+        edges: list[tuple[Edge, ...]] = [()] * len(self.jobs)
+        for x, (j, column) in enumerate(self.columns):
+            if whole[x]:
+                edges[j] = column.edges
+        packed = Packed(units, tuple(edges), 0.0)
+        parts = parts_of(self.jobs, [job.units for job in self.jobs], self.network)
+        sent = demand(packed, parts, pods).astype(np.float64)
+        return Packed(units, tuple(edges), least_time(sent, self.network.ports).bytes)
+
+
+def load(job: TdmJob, column: Column, pair: tuple[int, int]) -> float:
+    """Bytes each way between two pods."""
+    if job.kind == "a2a":
+        return 2.0 * column.units[pair[0]] * column.units[pair[1]] * job.bytes
+    return float(job.bytes) if pair in column.edges else 0.0
+
+
+def columns_of(job: TdmJob, pods: int, seats: int) -> Iterator[Column]:
+    """All ways for a job to be joined: every set of pods that its units can fill, with every tree over it."""
+    if job.kind == "a2a":
+        for units in product(range(min(seats, job.units) + 1), repeat=pods):
+            if sum(units) == job.units:
+                yield Column(tuple(i for i, count in enumerate(units) if count), (), units)
+        return
+    for size in range(1, pods + 1):
+        if size <= job.units <= size * seats:
+            for chosen in combinations(range(pods), size):
+                for tree in trees(size):
+                    edges = ((chosen[a], chosen[b]) for a, b in tree)
+                    yield Column(chosen, tuple((min(edge), max(edge)) for edge in edges))
+
+
+@cache
+def trees(size: int) -> tuple[tuple[Edge, ...], ...]:
+    """All size^(size - 2) trees on 0..size-1, from their Pruefer sequences."""
+    if size <= 2:
+        return ((),) if size == 1 else (((0, 1),),)
+    found = []
+    for sequence in product(range(size), repeat=size - 2):
+        degree = [1 + sequence.count(node) for node in range(size)]
+        edges = []
+        for node in sequence:
+            leaf = degree.index(1)
+            edges.append((leaf, node))
+            degree[leaf] -= 1
+            degree[node] -= 1
+        last = [node for node in range(size) if degree[node] == 1]
+        found.append((*edges, (last[0], last[1])))
+    return tuple(found)
+
+
+@register_scheduler("exact-one-tree")
+def exact_one_tree(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """The least t_round with one tree a job over its own pods (to 5 pods and 8 jobs): no stripes, no relays."""
+    return two_groups("exact-one-tree", jobs, network, options, solve(jobs, network, options.reading))
+
+
+# `exact`: groups, placement, circuits, and stripes along all Steiner trees at once, to 4 pods.
+#
+# With the circuits L given the program of a group is linear but for who lies where, so there is one for each L up to
+# relabelling of pods (to which no circuit can be added):
+#
+#     min T,  sum_S x_jS = 1,  sum_t y_jSt = F_j x_jS,  sum_i n_ij = g_j,  x_jS <= n_ij <= s x_jS (i in S),
+#     sum_j n_ij <= s,  sum y_jSt [e in t] <= B L_e T,   x_jS in {0, 1}, n whole, y >= 0,
+#
+# with all Steiner trees t of every set of pods S. An a2a has a column for each way to spread its units, and a flow
+# along all paths for each pair of its pods. The best plan so far cuts all programs after it.
+
+
+WIDE_PODS: Final = 4
+SLIGHT: Final = 1e-6
+"""relative: what is no better"""
+
+
+class _Wide:
+    """Groups with stripes, placed by integer programs; the plans of `striped` are where they begin."""
+
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> None:
+        self.jobs, self.network = jobs, network
+        self.striped = striped_groups(tuple(jobs), network, moves, seed)
+        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
+
+    def bound(self, group: Group) -> tuple[float, float]:
+        """NICs, training, and the fewest pods of each job."""
+        return self.striped.bound(group)
+
+    def options(self, group: Group) -> list[GroupPlan]:
+        """The best one."""
+        found = self.best(group, self.bound(group)[0])
+        return [] if found is None else [found]
+
+    def best(self, group: Group, enough_s: float) -> GroupPlan | None:
+        """The plan that communicates for the least time, or for ``enough_s``."""
+        if not group:
+            return GroupPlan((), (), (), 0.0)
+        if group in self._known:
+            asked, plan = self._known[group]
+            if plan is None or asked <= enough_s or plan.communication_s <= enough_s:
+                return plan
+        plan = min(self.striped.options(group), key=lambda one: one.communication_s, default=None)
+        jobs = [self.jobs[j] for j in group]
+        given = [job.units for job in jobs]
+        if sum(given) <= self.network.all_gpus and (plan is None or plan.communication_s > enough_s * (1 + SLIGHT)):
+            for matrix in circuits_up_to_names(self.network.pods, self.network.ports):
+                least = NEVER if plan is None else plan.communication_s
+                if least <= enough_s * (1 + SLIGHT):
+                    break
+                units = place_stripes(jobs, self.network, matrix, least * self.network.circuit * (1 - SLIGHT))
+                if units is None:
+                    continue
+                sent = whole_circuits(commodities_of(jobs, units), self.network.pods, self.network.ports)
+                found = finished(group, jobs, given, units, sent, self.network)
+                if plan is None or found.communication_s < plan.communication_s:
+                    plan = found
+        self._known[group] = (enough_s, plan)
+        return plan
+
+
+@cache
+def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
+    """Configurations to which no circuit can be added, one of each that differ in the names of pods only."""
+    listed = all_circuits(pods, ports, 10**5)
+    if listed is None:
+        raise TdmError(f"exact: {ports} ports of {pods} pods are too many ways to lay circuits; use policy striped")
+    found: dict[bytes, Any] = {}
+    for matrix in listed:
+        found.setdefault(nameless(matrix)[0], matrix)
+    return tuple(found[key] for key in sorted(found, reverse=True))
+
+
+@cache
+def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ...], ...]:
+    """All trees over some of the pods whose leaves are terminals, and which have all of these."""
+    found = []
+    for size in range(len(terminals), pods + 1):
+        for others in combinations([pod for pod in range(pods) if pod not in terminals], size - len(terminals)):
+            nodes = sorted((*terminals, *others))
+            for tree in trees(size):
+                edges = tuple(sorted((min(nodes[a], nodes[b]), max(nodes[a], nodes[b])) for a, b in tree))
+                degree = {pod: sum(pod in edge for edge in edges) for pod in others}
+                if all(count > 1 for count in degree.values()):
+                    found.append(edges)
+    return tuple(found)
+
+
+def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, beaten: float) -> Units | None:
+    """Where units lie with the least bytes over the circuits of ``matrix``; None: no way has fewer than ``beaten``."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (slow to import)
+    from scipy.sparse import coo_matrix  # noqa: PLC0415
+
+    pods, seats = network.pods, network.pod_gpus
+    joined = {(a, b) for a, b in combinations(range(pods), 2) if matrix[a][b]}
+    scale = max(job.bytes * (1 if job.kind != "a2a" else job.units**2) for job in jobs)
+    rows: list[tuple[dict[int, float], float, float]] = []
+    whole: list[int] = []
+    top: list[float] = []
+    loads: dict[Edge, dict[int, float]] = {pair: {} for pair in joined}
+
+    def variable(most: float, integral: int) -> int:
+        top.append(most)
+        whole.append(integral)
+        return len(top) - 1
+
+    time = variable(1.001 * beaten / scale, 0)  # not at the bound itself, where tolerances decide
+    seated: list[list[int]] = []
+    for job in jobs:
+        n = [variable(min(seats, job.units), 1) for _ in range(pods)]
+        seated.append(n)
+        columns = list(spreads(job, pods, seats))
+        picked = [variable(1, 1) for _ in columns]
+        rows.append((dict.fromkeys(picked, 1.0), 1.0, 1.0))
+        rows.append((dict.fromkeys(n, 1.0), job.units, job.units))
+        for i in range(pods):
+            inside = [x for x, own in zip(picked, columns, strict=True) if own[i]]
+            if job.kind == "a2a":
+                spread = {x: -float(own[i]) for x, own in zip(picked, columns, strict=True) if own[i]}
+                rows.append(({n[i]: 1.0, **spread}, 0.0, 0.0))
+            else:
+                rows.append(({n[i]: 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf))
+                rows.append(({n[i]: 1.0, **dict.fromkeys(inside, -float(seats))}, -np.inf, 0.0))
+        # Shares of what is asked: numbers of about 1 are what the solver's tolerances are made for.
+        wanted: dict[tuple[int, ...], dict[int, float]] = {}
+        size = 2.0 * job.bytes * job.units**2 / 4 if job.kind == "a2a" else float(job.bytes)
+        for x, own in zip(picked, columns, strict=True):
+            used = tuple(pod for pod, count in enumerate(own) if count)
+            if job.kind == "a2a":
+                for a, b in combinations(used, 2):
+                    wanted.setdefault((a, b), {})[x] = -2.0 * own[a] * own[b] * job.bytes / size
+            elif len(used) > 1:
+                wanted.setdefault(used, {})[x] = -1.0
+        for used, asked in wanted.items():
+            carried = {}
+            for tree in steiner_trees(pods, used):
+                if all(edge in joined for edge in tree):
+                    y = variable(1.0, 0)
+                    carried[y] = 1.0
+                    for edge in tree:
+                        loads[edge][y] = size / scale
+            rows.append(({**asked, **carried}, 0.0, 0.0))
+    rows += [({row[i]: 1.0 for row in seated}, -np.inf, seats) for i in range(pods)]
+    rows += [({time: -float(matrix[a][b]), **own}, -np.inf, 0.0) for (a, b), own in loads.items()]
+    at = [(row, x, value) for row, (values, _, _) in enumerate(rows) for x, value in values.items()]
+    places, xs, values = zip(*at, strict=True)
+    shape = (len(rows), len(top))
+    program = coo_matrix((np.array(values), (np.array(places), np.array(xs))), shape=shape).tocsc()
+    limits: Any = LinearConstraint(program, [low for _, low, _ in rows], [high for _, _, high in rows])
+    cost = np.zeros(len(top))
+    cost[time] = 1.0
+    solver: Any = milp
+    solved = solver(cost, constraints=limits, bounds=Bounds(0.0, np.array(top)), integrality=np.array(whole),
+                    options={"mip_rel_gap": SLIGHT})  # fmt: skip
+    if solved.x is None or float(solved.x[time]) * scale >= beaten:
+        return None
+    return tuple(tuple(round(float(solved.x[x])) for x in row) for row in seated)
+
+
+def spreads(job: TdmJob, pods: int, seats: int) -> Iterator[tuple[int, ...]]:
+    """What a placement of a job decides: which pods it is in (1 each), or (a2a) how many units are in each."""
+    for units in product(range(min(seats, job.units) + 1), repeat=pods) if job.kind == "a2a" else ():
+        if sum(units) == job.units:
+            yield units
+    if job.kind != "a2a":
+        for used in product((0, 1), repeat=pods):
+            if sum(used) <= job.units <= sum(used) * seats:
+                yield used
+
+
+@register_scheduler("exact", turns=False)
+def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """The least t_round of two groups with stripes and relays (to 4 pods, 8 jobs): integer programs, all circuits."""
+    return wide_optimum(jobs, network, options)
+
+
+def wide_optimum(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, pods: int = WIDE_PODS) -> Schedule:
+    """What `exact` plans; ``pods``: at most so many (programs of 5 take some seconds each)."""
+    if network.pods > pods or len(jobs) > JOBS:
+        raise TdmError(f"exact: at most {pods} pods and {JOBS} jobs; use policy striped")
+    if any(job.elastic or job.hosts for job in jobs) or network.gpus != 1:
+        raise TdmError("exact: takes gangs that it may place, and servers of one GPU; use policy striped")
+    best = _branch(jobs, _Wide(jobs, network, options.moves, options.seed), options.reading)
+    return two_groups("exact", jobs, network, options, agree(jobs, best, network, options.reading))
+
+
+# What no plan of a placement is better than.
+
+
+def bound_s(schedule: Schedule, jobs: Sequence[TdmJob]) -> float:
+    """A lower bound of the round with these hosts and groups: seconds.
+
+    Circuits, trees and shares are free, at any time and without darkness: a group communicates no shorter than its NICs
+    take, and than a fractional packing of Steiner trees with l_e >= 0 does (`columns`).
+    """
+    by_name = {job.name: job for job in jobs}
+    return max(_cycle_bound_s(schedule, cycle, by_name) for cycle in schedule.cycles)
+
+
+def _cycle_bound_s(schedule: Schedule, cycle: Cycle, jobs: Mapping[str, TdmJob]) -> float:
+    plans = {name: schedule.plan(name) for name in cycle.jobs}
+    if cycle.mode != "gated":  # its period is that of its first job
+        first = plans[cycle.jobs[0]]
+        return first.train_s + _least_s(schedule.network, [first], jobs)
+    turns = [[plans[name] for name in own] for own in turns_of(schedule, cycle).values()]
+    sent = [_least_s(schedule.network, own, jobs) for own in turns]
+    trained = [max(plan.train_s for plan in own) for own in turns]
+    if len(turns) == 1:
+        return busiest_gpu_s(*_placed(turns[0], jobs), schedule.network) + sent[0]
+    return sum(max(took, *(own for x, own in enumerate(trained) if x != place)) for place, took in enumerate(sent))
+
+
+def _placed(plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> tuple[list[TdmJob], list[Placement]]:
+    return [jobs[plan.job] for plan in plans], [plan.placement for plan in plans]
+
+
+def _least_s(network: OpticalNetwork, plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> float:
+    """Of those who communicate at the same time."""
+    own, where = _placed(plans, jobs)
+    units = []
+    for placement in where:
+        row = [0] * network.pods
+        for host, count in placement:
+            row[network.pod_of(host)] += count
+        units.append(tuple(row))
+    least = free_bytes(commodities_of(own, tuple(units)), network.pods, network.ports)
+    return max(busiest_nic_s(own, where, network), least / network.circuit)
+
+
+# `best`: the least of what all other policies plan.
+
+
+ASKED: Final = ("striped", "tdm", "exact", "no-tdm", "static", "pairs", "layers")
+"""by `best`; exact to 4 pods"""
+
+
+@register_scheduler("best", turns=False)
+def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """What is best of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
+    tried: list[Tried] = []
+    chosen: tuple[tuple[float, float], Schedule] | None = None
+    for number, policy in enumerate(ASKED):
+        if options.progress is not None:
+            options.progress(policy, number, len(ASKED))
+        try:
+            schedule = make_schedule(policy, jobs, network, replace(options, progress=None))
+        except TdmError as error:
+            tried.append(Tried(policy, refused=str(error)))
+            continue
+        if options.clock == "slots" and len(schedule.cycles) > 1:
+            tried.append(Tried(policy, refused="clock: slots are those of one cycle, and jobs have several"))
+            continue
+        rates = relative_to_alone(schedule, jobs)
+        longest_s = longest_iteration_s(schedule, rates, jobs)
+        mean = sum(rates.values()) / len(rates)
+        tried.append(Tried(policy, longest_s, mean))
+        # Of those that are equally good the better one in the other respect.
+        value = (longest_s, -mean) if options.of == "round" else (-mean, longest_s)
+        if chosen is None or _better(value, chosen[0]):
+            chosen = value, schedule
+    if chosen is None:
+        raise TdmError(tried[0].refused)
+    return replace(chosen[1], tried=tuple(tried))
+
+
+def _better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    if abs(one[0] - other[0]) > SLIGHT * abs(other[0]):
+        return one[0] < other[0]
+    return one[1] < other[1] - SLIGHT * abs(other[1])
+
+
+def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, float]:
+    """Predicted throughput of each job over that with GPUs and NICs of its own."""
+    found: dict[str, float] = {}
+    by_name = {job.name: job for job in jobs}
+    for cycle in schedule.cycles:
+        plans = [schedule.plan(name) for name in cycle.jobs]
+        alone = [Alone(plan.train_s, _alone_s(by_name[plan.job], plan, schedule.network)) for plan in plans]
+        if cycle.mode == "gated" or len(plans) != 2:
+            rates = [one.period_s / cycle.period_s if cycle.period_s else 1.0 for one in alone]
+        else:
+            as_planned = [Alone(plan.train_s, plan.duration_s) for plan in plans]
+            shared = Sharing("exclusive", (0.5, 0.5))
+            if cycle.mode != "exclusive":
+                first = (0 if plans[0].priority == 0 else 1) if cycle.mode == "priority" else None
+                shift_s = abs(plans[1].train_start_s - plans[0].train_start_s)
+                shared = Sharing(cycle.mode, play(as_planned[0], as_planned[1], first, shift_s=shift_s))
+            rates = [
+                rate * own.period_s / planned_.period_s if planned_.period_s else 1.0
+                for rate, own, planned_ in zip(shared.relative, alone, as_planned, strict=True)
+            ]
+        found |= {plan.job: min(1.0, rate) for plan, rate in zip(plans, rates, strict=True)}
+    return found
+
+
+def _alone_s(job: TdmJob, plan: JobPlan, network: OpticalNetwork) -> float:
+    """Seconds on its own NICs."""
+    return busiest_nic_s([job], [plan.placement], network)
+
+
+def longest_iteration_s(schedule: Schedule, rates: Mapping[str, float], jobs: Sequence[TdmJob]) -> float:
+    """Of any job, as predicted; where all are gated together the round."""
+    longest = 0.0
+    by_name = {job.name: job for job in jobs}
+    for cycle in schedule.cycles:
+        if cycle.mode == "gated":
+            longest = max(longest, cycle.period_s)
+            continue
+        for plan in map(schedule.plan, cycle.jobs):
+            alone = plan.train_s + _alone_s(by_name[plan.job], plan, schedule.network)
+            longest = max(longest, alone / rates[plan.job] if rates[plan.job] > 0 else NEVER)
+    return longest
