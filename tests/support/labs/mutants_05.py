@@ -20,7 +20,7 @@ MUTANTS = [
         P,
         "bitmaps.write(other, others & ~meta.bit_);",
         "",
-        ("takes its bit out of the other one",),
+        ("takes its own bit out of the other one",),
         "switch",
     ),
     Mutant(
@@ -28,7 +28,7 @@ MUTANTS = [
         P,
         "if (is_done == 1) {",
         "if (bitmap == meta.full) {",
-        ("done tells that chunk 0 is complete",),
+        ("done of cell 0 is 1, the bitmap 0b101", "whoever has gone on"),
         "switch",
     ),
     Mutant(
@@ -71,7 +71,7 @@ MUTANTS = [
         P,
         "register<bit<32>>(2 * SLOTS) done;",
         "register<bit<32>>(SLOTS) done;",
-        ("has each register 2 * SLOTS cells?",),
+        ("register done has 8 cells", "each register at 2 * SLOTS cells"),
         "switch",
     ),
 ]

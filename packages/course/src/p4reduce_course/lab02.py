@@ -196,7 +196,7 @@ class _Grader:
         assert self.parts is not None  # noqa: S101
         for case in self.cases:
             if case.kind in kinds:
-                yield case, Bench(self.program, self.parts).send(1, case.frame), look(self.path, [(1, case.frame)])
+                yield case, Bench(self.program, self.parts).send(1, case.frame), look(self.path, 1, case.frame)
 
     def finds_hop(self) -> None:
         for _, answer, show in self._each("value", "bare"):

@@ -251,7 +251,8 @@ def _as_named(report: Report, taken: Intake) -> Report:
     for check in report.checks:
         found = check.finding
         if found is not None:
-            found = Finding(taken.as_named(found.said), taken.as_named(found.where), taken.as_named(found.look))
+            said, where, look = map(taken.as_named, (found.said, found.where, found.look))
+            found = Finding(said, where, look, found.files)
         checks.append(replace(check, finding=found))
     notes = (*map(taken.as_named, report.notes), *_left_out(taken))
     return replace(report, folder=taken.as_named(report.folder), checks=tuple(checks), notes=notes)

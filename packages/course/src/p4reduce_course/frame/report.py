@@ -40,6 +40,10 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
 
 
+LOOK: Final = "look"
+"""the folder of a lab in which the files lie that a finding's command reads"""
+Files = tuple[tuple[str, str], ...]
+"""Names and texts."""
 _LONGEST: Final = 10_000
 """characters of a part of a finding"""
 
@@ -52,11 +56,13 @@ class Finding:
         said: what happened and what would be right.
         where: file, line, table and entry.
         look: a command that shows it.
+        files: entries and packets that the command reads, by their name in the folder ``look`` of the lab.
     """
 
     said: str
     where: str = ""
     look: str = ""
+    files: Files = ()
 
     def __post_init__(self) -> None:
         """What students' code says is in it: a page at most, and nothing that a terminal or an encoding cannot show."""
@@ -69,16 +75,17 @@ class Finding:
     def text(self) -> str:
         """All of it, a line for each part."""
         named = (("", self.said), ("where: ", self.where), ("look: ", self.look))
-        return "\n".join(f"{label}{text}" for label, text in named if text)
+        lines = [f"{label}{text}" for label, text in named if text]
+        return "\n".join([*lines, *(f"{LOOK}/{name}:\n{text.rstrip()}" for name, text in self.files)])
 
 
 class Wrong(Exception):
     """Raised by a check: what is wrong in the student's work."""
 
-    def __init__(self, said: str, where: str = "", look: str = "") -> None:
-        """The same three as of a Finding."""
+    def __init__(self, said: str, where: str = "", look: str = "", files: Files = ()) -> None:
+        """The same four as of a Finding."""
         super().__init__(said)
-        self.finding = Finding(said, where, look)
+        self.finding = Finding(said, where, look, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,12 @@ class Report:
                 "max_points": check.points,
                 "finding": None
                 if check.finding is None
-                else {"said": check.finding.said, "where": check.finding.where, "look": check.finding.look},
+                else {
+                    "said": check.finding.said,
+                    "where": check.finding.where,
+                    "look": check.finding.look,
+                    "files": dict(check.finding.files),
+                },
             }
             for check in self.checks
         ]

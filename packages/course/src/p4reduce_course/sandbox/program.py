@@ -124,6 +124,10 @@ class StudentProgram(Apart):
         """The number of a new switch with the program, with empty registers and tables."""
         return self._told(int, self.call("switch"))
 
+    def forget(self, switch: int) -> None:
+        """Give back the memory of a switch that is needed no more."""
+        self.call("forget", switch)
+
     def send(self, switch: int, port: int, frame: bytes) -> Answer:
         """One frame in by a port."""
         return self._told(Answer, self.call("send", switch, port, frame))
@@ -335,7 +339,8 @@ class Switches:
 
     def __init__(self) -> None:
         self._program: Program | None = None
-        self._switches: list[tuple[Device, Recorder]] = []
+        self._switches: dict[int, tuple[Device, Recorder]] = {}
+        self._made = 0
 
     def compile(self, text: str, name: str) -> dict[str, Any]:
         """``Compiled``, in plain data."""
@@ -353,8 +358,13 @@ class Switches:
         """A new switch; its number."""
         assert self._program is not None  # noqa: S101  (it was compiled)
         device = Device(self._program, executor="interpreted")
-        self._switches.append((device, Recorder(device)))
-        return len(self._switches) - 1
+        self._made += 1
+        self._switches[self._made] = device, Recorder(device)
+        return self._made
+
+    def forget(self, switch: int) -> None:
+        """Give back a switch's memory."""
+        del self._switches[switch]
 
     def send(self, switch: int, port: int, frame: bytes) -> dict[str, Any]:
         """``Answer``, in plain data."""
