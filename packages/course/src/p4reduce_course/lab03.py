@@ -167,6 +167,7 @@ class _Grader:
         self.program = program
         self.parts: Parts | None = None
         self._played: dict[tuple[int, bool], list[_Played]] = {}
+        self._told: dict[tuple[int, str], Wrong] = {}
 
     def steps(self) -> list[Step]:
         return [
@@ -274,7 +275,10 @@ class _Grader:
         if place < len(played) - 1:
             said += f". It shows when {played[-1].name} comes: {self._shows(played[-1], workers)}"
         frames = [(one.push.worker, one.push.frame(self.numbers.ether_type), one.name) for one in played]
-        return Wrong(said, str(self.path), *shown(self.path, self.task.folder, name, workers, frames))
+        if (workers, said) not in self._told:  # one mistake, one name of the frames that show it
+            look = shown(self.path, self.task.folder, name, workers, frames)
+            self._told[workers, said] = Wrong(said, str(self.path), *look)
+        return self._told[workers, said]
 
     def _shows(self, one: _Played, workers: int) -> str:
         """What is wrong with a frame, in short, where an earlier one is the cause."""

@@ -145,6 +145,7 @@ class _Grader:
         self.program = program
         self.parts: Parts | None = None
         self._chunks, self._ticks = 0, dict[int, list[int]]()  # of the last worker: RESULTs that came, by tick
+        self._told: dict[tuple[int, str], Wrong] = {}
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[Step]:
@@ -254,7 +255,10 @@ class _Grader:
         if cause:
             said = f"{said}: {cause}" if one is last else f"{one.push}: {cause}. It shows later: {said}"
         frames = [(push.worker, push.frame(self.ether_type), str(push)) for push in found]
-        return Wrong(said, str(self.path), *shown(self.path, self.task.folder, name, workers, frames))
+        if (workers, said) not in self._told:  # one mistake, one name of the frames that show it
+            look = shown(self.path, self.task.folder, name, workers, frames)
+            self._told[workers, said] = Wrong(said, str(self.path), *look)
+        return self._told[workers, said]
 
     def _said(self, one: _Played, workers: int) -> str:
         """What a switch did with a frame, and what was right."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -190,6 +192,34 @@ class Report:
             "digest": self.digest,
             "sandbox": list(self.sandbox),
         }
+
+
+def write_looks(folder: Path, report: Report) -> bool:
+    """Puts the files that commands of a report read into the folder ``look``; whether that could be done.
+
+    What is handed in is hostile: links in it are not followed, and files that were there are replaced, not written to.
+    """
+    files = {name: text for one in report.checks if one.finding is not None for name, text in one.finding.files}
+    if not files:
+        return True
+    try:
+        with suppress(FileExistsError):
+            (folder / LOOK).mkdir()
+        within = os.open(folder / LOOK, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        for name, text in files.items():
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=within)
+            created = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=within)
+            with os.fdopen(created, "w", encoding="utf-8") as file:
+                file.write(text)
+    except OSError:
+        return False
+    finally:
+        os.close(within)
+    return True
 
 
 def shared_out(points: int, checks: Iterable[Check]) -> list[Check]:

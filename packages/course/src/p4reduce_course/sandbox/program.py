@@ -20,6 +20,7 @@ from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -36,7 +37,7 @@ from p4switch.interpreter.trace import HeaderEmitted, HeaderExtracted, ParserFai
 from p4switch.p4.compile import compile_text
 from p4switch.program.errors import ProgramError
 from p4switch.program.loader import load_program
-from p4switch.program.program import Program
+from p4switch.program.program import ParserState, Program
 from p4switch.tables import Exact, TableEntry
 from p4switch.trace.record import Packet, Recorder
 
@@ -53,7 +54,7 @@ class Parts:
 
     Attributes:
         headers: the fields of each, with their bits.
-        states: of the parser; whether each selects without a default.
+        states: of the parser; whether each has a select that no line of which fits some frames.
         deparser: headers in the order in which they are emitted.
         tables, actions: their full names.
         registers: the number of cells of each, by its full name.
@@ -407,12 +408,29 @@ def _parts(program: Program) -> dict[str, Any]:
         "headers": {
             name: [(field.name, field.width) for field in one.type.fields] for name, one in program.headers.items()
         },
-        "states": {one.name: bool(one.keys) and not any(way.is_default for way in one.transitions) for one in states},
+        "states": {one.name: _open_ended(one) for one in states},
         "deparser": list(program.deparser),
         "tables": list(device.tables),
         "actions": [action.name for action in program.actions.values()],
         "registers": {name: one.size for name, one in device.registers.items()},
     }
+
+
+_TRIED: Final = 8
+"""bits of keys of which every value is tried"""
+
+
+def _open_ended(state: ParserState) -> bool:
+    """Whether a state has a select without a default whose lines do not name every value."""
+    if not state.keys or any(way.is_default for way in state.transitions):
+        return False
+    named = [way for way in state.transitions if way.value_set is None]
+    bits = max((mask.bit_length() for way in named for mask in way.masks), default=0)
+    if bits * len(state.keys) > _TRIED or not named:
+        return True
+    every = product(range(1 << bits), repeat=len(state.keys))
+    fits = lambda keys, way: all(k & m == v for k, v, m in zip(keys, way.values, way.masks, strict=True))  # noqa: E731
+    return not all(any(fits(keys, way) for way in named) for keys in every)
 
 
 if __name__ == "__main__":
