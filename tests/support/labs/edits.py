@@ -81,7 +81,9 @@ def _bodies(tree: ast.AST) -> list[list[ast.stmt]]:
         body
         for node in ast.walk(tree)
         for name in ("body", "orelse", "finalbody")
-        if isinstance(body := getattr(node, name, None), list) and body and not isinstance(node, ast.Module | ast.ClassDef)
+        if isinstance(body := getattr(node, name, None), list)
+        and body
+        and not isinstance(node, ast.Module | ast.ClassDef)
     ]
 
 

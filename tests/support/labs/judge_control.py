@@ -104,7 +104,9 @@ class Switches:
             raise RuntimeError("an entry is a dict")
         if "group" in one:
             number = self._number("group", one["group"])
-            replicas = [(self._number("std.ingress_port", p), self._number("std.egress_rid", r)) for p, r in one["replicas"]]
+            replicas = [
+                (self._number("std.ingress_port", p), self._number("std.egress_rid", r)) for p, r in one["replicas"]
+            ]
             if number == 0 or len(set(replicas)) != len(replicas):
                 raise RuntimeError("a group that cannot be")
             return ("group", number), replicas
@@ -213,7 +215,9 @@ def holds(network, p4rt, job, root, workers, epoch, *, groups, rids, given=None,
         said(not any(value[0] == "child" for value in mine.values()), f"{switch}: a child that is none")
         said(params["group"] >= groups, f"{switch}: group of another")
         copies = p4rt.held[switch].get(("group", params["group"]))
-        said(copies is not None and sorted(p for p, _ in copies) == sorted(port_of[switch, c] for c in children), "group")
+        said(
+            copies is not None and sorted(p for p, _ in copies) == sorted(port_of[switch, c] for c in children), "group"
+        )
         said(len({rid for _, rid in copies}) == len(copies), f"{switch}: one id twice")
         for port, rid in copies:
             child = network["switches"][switch]["ports"][port]
@@ -226,7 +230,10 @@ def holds(network, p4rt, job, root, workers, epoch, *, groups, rids, given=None,
         needed = {("group", params["group"]), *(("replica", (("std.egress_rid", rid),)) for _, rid in copies)}
         for key in order[at + 1 :]:
             said(key not in needed, f"{switch}: table job is not last")
-            said(key[0] != "peer" or dict(key[1])["hdr.inc.epoch"] != epoch or dict(key[1])["hdr.inc.job"] != job, "not last")
+            said(
+                key[0] != "peer" or dict(key[1])["hdr.inc.epoch"] != epoch or dict(key[1])["hdr.inc.job"] != job,
+                "not last",
+            )
 
 
 def constants(folder: Path) -> dict[str, int]:
@@ -264,16 +271,37 @@ def judge_06(folder: Path, draw: random.Random) -> None:
         hosts = [(f"h{n}", draw.choice(housed)) for n in range(1, draw.randrange(3, 9))]
         network = network_of(draw, names, links, hosts)
         workers = draw.sample([h for h, _ in hosts], draw.randrange(2, len(hosts) + 1))
-        given = {"generation": draw.randrange(1, 1 << 20), "base": 16 * draw.randrange(8), "slots": 16, "stats": draw.randrange(16)}
+        given = {
+            "generation": draw.randrange(1, 1 << 20),
+            "base": 16 * draw.randrange(8),
+            "slots": 16,
+            "stats": draw.randrange(16),
+        }
         root = draw.choice(names)
         if number % 5 and all(dict(hosts)[w] == root for w in workers):
             continue
-        job = {"job": draw.randrange(1, 1000), "epoch": draw.randrange(2, 1000), "root": root, "workers": workers, **given}
+        job = {
+            "job": draw.randrange(1, 1000),
+            "epoch": draw.randrange(2, 1000),
+            "root": root,
+            "workers": workers,
+            **given,
+        }
         task = {**job, **network}
         said(called(student.tree, task) == tree_of(network, root, workers), "tree")
         p4rt = Switches(names, own["ELECTION"], own["FIRST_GROUP"], own["FIRST_RID"])
         called(student.install, task, p4rt)
-        holds(network, p4rt, job["job"], root, workers, job["epoch"], groups=own["FIRST_GROUP"], rids=own["FIRST_RID"], given=given)
+        holds(
+            network,
+            p4rt,
+            job["job"],
+            root,
+            workers,
+            job["epoch"],
+            groups=own["FIRST_GROUP"],
+            rids=own["FIRST_RID"],
+            given=given,
+        )
 
 
 def judge_07(folder: Path, draw: random.Random) -> None:
@@ -282,7 +310,10 @@ def judge_07(folder: Path, draw: random.Random) -> None:
     numbers = {"groups": own["FIRST_GROUP"], "rids": own["FIRST_RID"]}
     for number in range(8):
         if number % 2:
-            leaves, links = ["s1", "s2", "s3", "s4"], [("s1", "s5"), ("s2", "s5"), ("s3", "s6"), ("s4", "s6"), ("s5", "s6")]
+            leaves, links = (
+                ["s1", "s2", "s3", "s4"],
+                [("s1", "s5"), ("s2", "s5"), ("s3", "s6"), ("s4", "s6"), ("s5", "s6")],
+            )
             names, roots = [*leaves, "s5", "s6"], ["s5", "s6", "s6"]
         else:
             leaves = ["s1", "s2", "s3"][: draw.randrange(2, 4)]
@@ -293,8 +324,18 @@ def judge_07(folder: Path, draw: random.Random) -> None:
         network = network_of(draw, names, links, list(hosts))
         at = [draw.sample([h for h, s in hosts if s == leaf], 3) for leaf in leaves]
         jobs = [
-            {"job": draw.randrange(1, 500), "root": roots[0], "slots": 16, "workers": [h for three in at for h in three[:2]]},
-            {"job": draw.randrange(500, 1000), "root": roots[1], "slots": 8, "workers": [h for three in at for h in three[1:]]},
+            {
+                "job": draw.randrange(1, 500),
+                "root": roots[0],
+                "slots": 16,
+                "workers": [h for three in at for h in three[:2]],
+            },
+            {
+                "job": draw.randrange(500, 1000),
+                "root": roots[1],
+                "slots": 8,
+                "workers": [h for three in at for h in three[1:]],
+            },
         ]
         task = {"jobs": jobs, **network}
         p4rt = Switches(names, own["ELECTION"], own["FIRST_GROUP"], own["FIRST_RID"])
@@ -340,7 +381,10 @@ def judge_07(folder: Path, draw: random.Random) -> None:
         left = draw.choice(first["workers"])
         new = {**first, "root": roots[2], "workers": [w for w in first["workers"] if w != left]}
         generations = {s: p4rt.table(s, "job").get((old["epoch"], old["job"])) for s in names}
-        theirs = {s: {p for p, v in p4rt.held[s].items() if _of(p, v, p4rt.held[s], second["job"], epochs[second["job"]])} for s in names}
+        theirs = {
+            s: {p for p, v in p4rt.held[s].items() if _of(p, v, p4rt.held[s], second["job"], epochs[second["job"]])}
+            for s in names
+        }
         before = {s: dict(p4rt.held[s]) for s in names}
         mark = len(p4rt.log)
         epoch = called(student.change, task, old, new, p4rt)
@@ -414,9 +458,14 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
             row = p4rt.table(switch, "job").get((epoch, job))
             if row is None:
                 continue
-            said(row[1]["slots"] == task["slots"] and row[1]["base"] + row[1]["slots"] <= 4096 and row[1]["stats"] < 512, "slots")
+            said(
+                row[1]["slots"] == task["slots"] and row[1]["base"] + row[1]["slots"] <= 4096 and row[1]["stats"] < 512,
+                "slots",
+            )
             for other in generations.get(switch, []):
-                same = other["base"] < row[1]["base"] + row[1]["slots"] and row[1]["base"] < other["base"] + other["slots"]
+                same = (
+                    other["base"] < row[1]["base"] + row[1]["slots"] and row[1]["base"] < other["base"] + other["slots"]
+                )
                 said(not same or row[1]["generation"] > other["generation"], "generation")
         used.append(epoch)
         return {s for s in task["switches"] if (epoch, job) in p4rt.table(s, "job")}, epoch
@@ -430,7 +479,9 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
     tree, epoch = answer(called(student.start, task, p4rt), "start")
     said(p4rt.open_ == set(task["switches"]), "not every switch is open")
     remember()
-    plan = {0: [], 1: ["root"], 2: ["idle"], 3: ["leaf"], 4: ["root", "root"], 5: ["writing"], 6: ["leaf", "root"]}[number % 7]
+    plan = {0: [], 1: ["root"], 2: ["idle"], 3: ["leaf"], 4: ["root", "root"], 5: ["writing"], 6: ["leaf", "root"]}[
+        number % 7
+    ]
     waiting = 0
     now = p4rt.now
     for tick in range(60):

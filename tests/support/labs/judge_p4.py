@@ -144,7 +144,9 @@ def judge_03(folder: Path, draw: random.Random) -> None:
             slot = draw.choice([0, 1, slots - 1, draw.randrange(slots)])
             worker = draw.randrange(1, workers + 1)
             seq = following[slot]
-            mine = lanes.setdefault((worker, seq), tuple(draw.choice([1, WRAP - 1, draw.getrandbits(32)]) for _ in range(4)))
+            mine = lanes.setdefault(
+                (worker, seq), tuple(draw.choice([1, WRAP - 1, draw.getrandbits(32)]) for _ in range(4))
+            )
             if draw.random() < 0.05:
                 port, frame = draw.choice([
                     (workers + 1, framed(ether_type, 1, seq, mine)),
@@ -200,7 +202,9 @@ def judge_05_switch(folder: Path, draw: random.Random) -> None:
                 said(switch.send(port, frame) == [], "a stranger's frame left")
                 continue
             newest[worker] = max(newest[worker], seq)
-            mine = lanes.setdefault((worker, seq), tuple(draw.choice([1, WRAP - 1, draw.getrandbits(32)]) for _ in range(4)))
+            mine = lanes.setdefault(
+                (worker, seq), tuple(draw.choice([1, WRAP - 1, draw.getrandbits(32)]) for _ in range(4))
+            )
             found = switch.send(worker, framed(ether_type, 1, seq, mine))
             wanted = []
             if worker not in gathered.setdefault(seq, set()):

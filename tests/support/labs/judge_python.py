@@ -143,12 +143,18 @@ def judge_08(folder: Path, draw: random.Random) -> None:
             elements = chunks * lanes - draw.randrange(1, lanes)
             frame = (86 + 4 * lanes) * 8 / rate
             near(called(student.tree_seconds, workers, elements, lanes, rate), chunks * frame, "tree")
-            near(called(student.ring_seconds, workers, elements, lanes, rate), 2 * (workers - 1) / workers * chunks * frame, "ring")
+            near(
+                called(student.ring_seconds, workers, elements, lanes, rate),
+                2 * (workers - 1) / workers * chunks * frame,
+                "ring",
+            )
             near(called(student.server_seconds, workers, elements, lanes, rate), workers * chunks * frame, "server")
             delay = draw.randrange(1, 20) * 1e-6
             exact = 2 * (frame + delay) / frame
             found = called(student.least_window, lanes, rate, delay)
-            said(isinstance(found, int | float) and found in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)), "least")
+            said(
+                isinstance(found, int | float) and found in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)), "least"
+            )
             for window in (2, 3, 4, 80, 160, 300):
                 wanted = max(chunks * frame, chunks * 2 * (frame + delay) / window)
                 near(called(student.window_seconds, elements, lanes, rate, delay, window), wanted, "window")

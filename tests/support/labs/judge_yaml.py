@@ -48,7 +48,7 @@ def judge_01(folder: Path, draw: random.Random, job: int = 1, epoch: int = 0) ->
             params = {k: number(v) for k, v in (row.get("params") or {}).items()}
             said(all(v < 1 << BITS.get(k, 48) for k, v in params.items()), "too large")
             tables[row["table"]][key] = row["action"], params
-        said(("is_local", {}) == tables["local_address"].get((("dst", IP[name]),)), "local_address")
+        said(tables["local_address"].get((("dst", IP[name]),)) == ("is_local", {}), "local_address")
         action, params = tables["job"].get((("epoch", epoch), ("job", job)), ("", {}))
         wanted = {"generation", "base", "slots", "full", "group", "stats"}
         if name != "root":

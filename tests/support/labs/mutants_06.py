@@ -13,7 +13,7 @@ MUTANTS = [
         ("before that was there", "Group first, entry last"),
         "entries",
     ),
-    Mutant("bits above the fan-in", F, "bit_=1 << bit,", "bit_=1 << port,", ("above the fan-in",), "entries"),
+    Mutant("bits above the fan-in", F, "bit_=1 << bit,", "bit_=1 << port,", ("which full does not have",), "entries"),
     Mutant(
         "one group for two switches",
         F,

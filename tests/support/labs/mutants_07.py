@@ -52,7 +52,7 @@ MUTANTS = [
         F,
         "        p4rt.delete(switch, entries[::-1])\n",
         "        pass\n",
-        ("it was taken in", "entries of the old epoch are still there"),
+        ("has an entry of table job for job 700, epoch 52", "late packets would be taken in"),
         "epochs",
     ),
     Mutant(
@@ -93,7 +93,7 @@ MUTANTS = [
         F,
         'for switch, entries in given["written", old["job"]].items():',
         "for switch, entries in [pair for key in list(given) if key[0] == 'written' for pair in given[key].items()]:",
-        ("no sum after", "reason 7"),
+        ("was deleted or written over while job 749 adds up",),
         "epochs",
     ),
     Mutant(

@@ -166,6 +166,8 @@ def _print_check(output: Output, check: Check, told: dict[Finding, str]) -> None
         return
     told[check.finding] = check.title
     said = check.finding.said.replace("\n", "\n        ")
-    for label, text in (("", said), ("where: ", check.finding.where), ("look:  ", check.finding.look)):
+    for label, text in (("", said), ("where: ", check.finding.where)):
         if text:
             output.line(f"        {label}{text}")
+    if check.finding.look:  # one line, however long, so that it can be copied
+        output.people.print(Text(f"        look:  {check.finding.look}"), soft_wrap=True)

@@ -180,7 +180,9 @@ class _Grader:
             raise
         for name in ("hop", "value", "ethernet"):
             if name not in self.parts.headers:
-                raise Wrong(f"the program has no header {name}: keep the names of the skeleton", str(self.path), self._check)
+                raise Wrong(
+                    f"the program has no header {name}: keep the names of the skeleton", str(self.path), self._check
+                )
 
     def _written(self, wrong: Wrong) -> None:
         """Raises Wrong where fields are the reason that a program does not compile: a header of odd bits."""
@@ -212,13 +214,17 @@ class _Grader:
                 raise Wrong(f"hop: field {number}, {name} of {bits} bits, is missing", str(self.path), self._check)
             if have[0] == name:
                 raise Wrong(
-                    f"hop: field {number}, {name}, has {have[1]} bits; it has {bits} on the wire", str(self.path), self._check
+                    f"hop: field {number}, {name}, has {have[1]} bits; it has {bits} on the wire",
+                    str(self.path),
+                    self._check,
                 )
             if sorted(found) == sorted(wanted):
                 said = f"hop: field {number} is {have[0]}; {name} comes there. The order is that of the README's table"
                 raise Wrong(said, str(self.path), self._check)
             raise Wrong(
-                f"hop: field {number} is {have[0]} of {have[1]} bits, expected {name} of {bits}", str(self.path), self._check
+                f"hop: field {number} is {have[0]} of {have[1]} bits, expected {name} of {bits}",
+                str(self.path),
+                self._check,
             )
         if len(found) != len(wanted):
             raise Wrong(f"hop has {len(found)} fields; it has {len(wanted)} on the wire", str(self.path), self._check)

@@ -19,6 +19,7 @@ from p4reduce_course.p4 import (
     Bench,
     Lanes,
     Push,
+    Strangers,
     Sum,
     added,
     compiled,
@@ -244,7 +245,9 @@ class _Grader:
         bitmap, *sums = bench.values(("bitmaps", *_REGISTERS), slot)
         return bitmap, tuple(sums)
 
-    def _judge(self, name: str, wrong: Callable[[_Played, int], bool], counts: Sequence[int], repeated: bool = False) -> None:
+    def _judge(
+        self, name: str, wrong: Callable[[_Played, int], bool], counts: Sequence[int], repeated: bool = False
+    ) -> None:
         """Raises Wrong where a frame of the plays is wrong: with the shortest frames that show it."""
         for workers in counts:
             for place, one in enumerate(self.played(workers, repeated)):
@@ -315,20 +318,9 @@ class _Grader:
     # --- packets
 
     def strangers(self) -> None:
-        ether = self.numbers.ether_type
-        lanes = (1, 2, 3, 4)
-        for port, data, what in (
-            (5, Sum(PUSH, 0, lanes).frame(ether), "a PUSH by a port without a worker"),
-            (1, Sum(RESULT, 0, lanes).frame(ether), "a RESULT of a worker"),
-            (1, Sum(PUSH, 0, lanes).frame(ether ^ 1), "a frame of another EtherType"),
-        ):
-            look = shown(self.path, self.task.folder, "strangers", 2, [(port, data, what)])
-            with self._bench(2) as bench:
-                if bench.send(port, data).sent:
-                    said = f"{what} was sent on; the skeleton drops it: leave the first if as it is"
-                    raise Wrong(said, str(self.path), *look)
-                if any(any(bench.cells(register)) for register in ("bitmaps", *_REGISTERS)):
-                    raise Wrong(f"{what} is not for the slots, and changed a register", str(self.path), *look)
+        assert self.parts is not None  # noqa: S101  (a gate before)
+        registers = ("bitmaps", *_REGISTERS)
+        Strangers(self.path, self.task.folder, self.numbers.ether_type, registers).check(self.program, self.parts)
 
     def waits(self) -> None:
         self._judge("waits", lambda one, _: one.outcome == "partial" and bool(one.answer.sent), WORKERS)

@@ -18,6 +18,7 @@ from p4reduce_course.p4 import (
     Bench,
     Lanes,
     Push,
+    Strangers,
     added,
     compiled,
     entries_text,
@@ -155,6 +156,7 @@ class _Grader:
             Step("worker", "again after a time-out, and only what is missing", self.again),
             Step("worker", "each chunk by itself", self.each),
             Step("switch", "the program compiles", self.compile, gate=True),
+            Step("switch", "what is not for the slots is dropped", self.strangers),
             Step("switch", "sums, cell by cell, twice around", self.sums),
             Step("switch", "a repetition before the end is dropped", self.early),
             Step("switch", "a repetition after it gets the RESULT, alone", self.late),
@@ -238,6 +240,7 @@ class _Grader:
 
     def _shortest(self, name: str, pushes: Sequence[Push], workers: int) -> Wrong:
         """What is wrong with the last of some frames, shown with as few of them as show it."""
+
         def fails(candidate: Sequence[Push]) -> bool:
             if not Model(self.slots, workers).possible(candidate):
                 return False
@@ -311,13 +314,15 @@ class _Grader:
             if sums[lane] != right_sums[lane]:
                 return self._sums(one, lane, cell)
         if done != right_done:
-            when = "the chunk is complete" if right_done else "the chunk is not complete, whatever was in this cell before"
+            when = (
+                "the chunk is complete" if right_done else "the chunk is not complete, whatever was in this cell before"
+            )
             return f"done of cell {cell} is {done}: write {right_done} to done when {when}"
         if one.right(workers):
             return ""
         if one.outcome == "late" and not ports:
-            said = f"done of cell {cell} is {done}, the bitmap {bitmap:#b}. A repetition in a cell that is done is answered"
-            return f"{said} from its sums, whoever has gone on: std.egress_spec = std.ingress_port"
+            said = f"done of cell {cell} is {done}, the bitmap {bitmap:#b}. A repetition in a cell that is done is"
+            return f"{said} answered from its sums, whoever has gone on: std.egress_spec = std.ingress_port"
         if one.outcome == "late" and ports != [one.push.worker]:
             return "send the RESULT to this worker alone: std.egress_spec = std.ingress_port"
         if one.outcome == "complete" and ports != one.ports(workers):
@@ -340,7 +345,12 @@ class _Grader:
 
     def _sums(self, one: _Played, lane: int, cell: int) -> str:
         """Why a sum of a cell is not right."""
-        got, wanted, before, mine = one.after[1 + lane], one.wanted[1 + lane], one.before[1 + lane], one.push.lanes[lane]
+        got, wanted, before, mine = (
+            one.after[1 + lane],
+            one.wanted[1 + lane],
+            one.before[1 + lane],
+            one.push.lanes[lane],
+        )
         said = f"sums{lane} of cell {cell} is {got}, expected {wanted}"
         if got == before:
             return f"{said}: nothing was written to it"
@@ -351,6 +361,10 @@ class _Grader:
         if got == WRAP - 1:
             return f"{said}: a sum wraps around at 2^32, + does so"
         return f"{said}: something was added that does not belong to it, or added twice"
+
+    def strangers(self) -> None:
+        assert self.parts is not None  # noqa: S101  (a gate before)
+        Strangers(self.path, self.task.folder, self.ether_type, _REGISTERS).check(self.program, self.parts)
 
     def sums(self) -> None:
         chunks = range(4 * self.slots + 1)
@@ -441,7 +455,7 @@ class _Grader:
         later, last = 5, 2 * TIMEOUT
         self._create(2, 2 * self.slots)
         for now in range(last):
-            results = {later: [0], later + 1: [chunk for chunk in range(2, self.slots)]}.get(now, [])
+            results = {later: [0], later + 1: list(range(2, self.slots))}.get(now, [])
             sent = sorted(self._step(2, now, results))
             wanted = {0: list(range(self.slots)), later: [self.slots], TIMEOUT: [1], TIMEOUT + later: [self.slots]}
             if now in (0, later) and sent != wanted[now]:
@@ -449,7 +463,9 @@ class _Grader:
             if sent == wanted.get(now, []):
                 continue
             said = f"chunks 1 and {self.slots} are missing, sent in ticks 0 and {later}; tick {now} sent {sent}"
-            said += f", expected {wanted.get(now, [])}. Each chunk is sent again {TIMEOUT} ticks after it was sent itself"
+            said += (
+                f", expected {wanted.get(now, [])}. Each chunk is sent again {TIMEOUT} ticks after it was sent itself"
+            )
             raise self._misstep(said)
 
     # --- both

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -71,10 +73,19 @@ class Play:
         self.took_ps = self.changes = 0
         self.changed: Callable[[], None] = lambda: None
         self._random = np.random.default_rng(ground.network["job"])
-        self._plan = self._answered("start", ask("start", ground.network))
-        check_entries(room.sessions.book, self._plan, where)
-        self.job: Job = room.network.add(self._plan)
-        self._epochs = [self._plan.epoch]
+        self._about: Plan | None = None  # the plan that was looked at last
+        self._epochs: list[int] = []
+
+    def begin(self) -> None:
+        """The controller's first tree. Raises Wrong."""
+        self._plan = self._about = self._answered("start", self._ask("start", self.ground.network))
+        check_entries(self.room.sessions.book, self._plan, self._where)
+        self.job: Job = self.room.network.add(self._plan)
+        self._epochs.append(self._plan.epoch)
+
+    def shown(self, wrong: Wrong, home: Path, label: str) -> Wrong:
+        """The same with entries and packets of the tree that it is about, where there is one."""
+        return wrong if self._about is None else self.room.shown(wrong, self._about, home, label)
 
     @property
     def root(self) -> str:
@@ -131,6 +142,7 @@ class Play:
 
     def _change(self, plan: Plan) -> None:
         old, dead = self._plan, self.room.sessions.dead
+        self._about = plan
         if plan.epoch in self._epochs:
             said = f"epoch {plan.epoch} again, for a tree with root {plan.root}: packets that were on their way in the "
             raise Wrong(f"{said}tree of {old.root} cannot be told from current ones. Use another epoch", self._where)
@@ -198,6 +210,7 @@ def grade(task: Task) -> Iterator[Check]:
 class _Grader:
     def __init__(self, task: Task, code: StudentCode) -> None:
         self.code = code
+        self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         *held, self.first_epoch = numbers_of(task.personal)
@@ -231,10 +244,14 @@ class _Grader:
                 return self.code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             play = Play(ground, room, ask, self.first_epoch, self.path)
-            play.sum()
-            act(play)
-            play.sum()
-            play.check_end(room.sessions.dead)
+            try:
+                play.begin()
+                play.sum()
+                act(play)
+                play.sum()
+                play.check_end(room.sessions.dead)
+            except Wrong as wrong:
+                raise play.shown(wrong, self.home, re.sub(r"\W+", "-", name)) from None
 
     # --- what happens between a first sum and a last one
 

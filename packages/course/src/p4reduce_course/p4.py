@@ -134,7 +134,9 @@ def _small(pushes: Sequence[Push]) -> list[Push]:
     ]
 
 
-def shown(file: Path, home: Path, name: str, workers: int, frames: Sequence[tuple[int, bytes, str]]) -> tuple[str, Files]:
+def shown(
+    file: Path, home: Path, name: str, workers: int, frames: Sequence[tuple[int, bytes, str]]
+) -> tuple[str, Files]:
     """The command that shows the last of some frames, and the entries and packets that it reads.
 
     Args:
@@ -150,6 +152,37 @@ def shown(file: Path, home: Path, name: str, workers: int, frames: Sequence[tupl
     said = f"# Port, frame, remark: {counted(len(frames), 'frame')}; the last one shows it.\n"
     texts = ((entries, entries_text(workers)), (packets, said + "\n".join(lines) + "\n"))
     return f"{look} --only {len(frames)} --brief", texts
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """Frames that are not for the slots of labs 03 and 05: the skeletons drop them.
+
+    Attributes:
+        home: of the lab's copy.
+    """
+
+    path: Path
+    home: Path
+    ether_type: int
+    registers: Sequence[str]
+
+    def check(self, program: StudentProgram, parts: Parts) -> None:
+        """Raises Wrong where one is sent on, or changes a register."""
+        lanes, there = (1, 2, 3, 4), {name.rpartition(".")[2] for name in parts.registers}
+        for port, data, what in (
+            (5, Sum(PUSH, 0, lanes).frame(self.ether_type), "a PUSH by a port without a worker"),
+            (1, Sum(RESULT, 0, lanes).frame(self.ether_type), "a RESULT of a worker"),
+            (1, Sum(0, 0, lanes).frame(self.ether_type), "a frame of kind 0"),
+            (1, Sum(PUSH, 0, lanes).frame(self.ether_type ^ 1), "a frame of another EtherType"),
+        ):
+            look = shown(self.path, self.home, "strangers", 2, [(port, data, what)])
+            with new_bench(program, parts, 2) as bench:
+                if bench.send(port, data).sent:
+                    said = f"{what} was sent on; the skeleton drops it: leave the first if as it is"
+                    raise Wrong(said, str(self.path), *look)
+                if any(any(bench.cells(register)) for register in self.registers if register in there):
+                    raise Wrong(f"{what} is not for the slots, and changed a register", str(self.path), *look)
 
 
 def entries_text(workers: int) -> str:

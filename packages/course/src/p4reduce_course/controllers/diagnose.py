@@ -32,6 +32,7 @@ class Book:
 
     Attributes:
         early: (switch, job, epoch, group) of entries of table job that came before their group.
+        behind: (switch, job, epoch, what) of entries that came after the one of table job that needs them.
         ever: (switch, job, epoch) -> the parameters of its entry of table job, as it was last.
         changed: (switch, entry as it was) of those that were deleted, or written over, since it was emptied.
         undermined: (switch, job, epoch, what) of entries that were deleted before the one of table job that needs them.
@@ -39,6 +40,7 @@ class Book:
 
     held: dict[str, dict[tuple[object, ...], Entity]] = field(default_factory=dict)
     early: list[tuple[str, int, int, int]] = field(default_factory=list)
+    behind: list[tuple[str, int, int, str]] = field(default_factory=list)
     ever: dict[tuple[str, int, int], dict[str, int]] = field(default_factory=dict)
     changed: list[tuple[str, Entity]] = field(default_factory=list)
     undermined: list[tuple[str, int, int, str]] = field(default_factory=list)
@@ -51,6 +53,9 @@ class Book:
                 self.changed.append((switch, held[key(entity)]))
             held[key(entity)] = entity
             row = _row(entity, "job")
+            for job in () if row is not None else self.rows(switch, "job"):
+                if what := self._needed(switch, job, entity):
+                    self.behind.append((switch, job.match["job"], job.match["epoch"], what))
             if row is not None:
                 named = switch, row.match["job"], row.match["epoch"]
                 self.ever[named] = row.params
@@ -100,12 +105,17 @@ class Book:
         mine = (row for row in rows if (row.match["job"], row.match["epoch"]) == (job, epoch))
         return {(row.match["ingress_port"], row.match["src"]): row for row in mine}
 
+    def groups(self, switch: str) -> dict[int, list[tuple[int, int]]]:
+        """(port, replication id) of each copy, by multicast group."""
+        return {
+            entity.multicast_group_id: [(one.port, one.instance) for one in entity.replicas]  # type: ignore[union-attr]
+            for entity in self.held.get(switch, {}).values()
+            if isinstance(entity, fy.P4MulticastGroupEntry)
+        }
+
     def group(self, switch: str, number: int) -> list[tuple[int, int]] | None:
         """(port, replication id) of a multicast group; None: there is none."""
-        for entity in self.held.get(switch, {}).values():
-            if isinstance(entity, fy.P4MulticastGroupEntry) and entity.multicast_group_id == number:
-                return [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
-        return None
+        return self.groups(switch).get(number)
 
     def replica(self, switch: str, rid: int) -> Row | None:
         """The entry of table replica for a replication id."""
@@ -131,6 +141,12 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
             said = f"{early}: the entry of table job named multicast group {group} before that was there"
             raise Wrong(f"{said}: a sum that is complete in between goes to nobody. Group first, entry last", where)
+    for switch, number, epoch, what in book.behind:
+        if (number, epoch) == (plan.job, plan.epoch):
+            said = f"{switch}: {what} was written after the entry of table job, which lets packets in"
+            raise Wrong(
+                f"{said}: those that come in between are refused or lost. The entry of table job is last", where
+            )
     for aggregator in plan.aggregators:
         job = _job(book, plan, aggregator, where)
         _children(book, plan, aggregator, job, where)
@@ -190,7 +206,9 @@ def _bits(name: str, bits: dict[str, int], full: int, where: str) -> None:
     taken = 0
     for child, bit in bits.items():
         if bit & ~full:
-            said = f"{name} has {children}, full is {full:#b}, and bit_ of {child} is {bit:#b}: above the fan-in"
+            said = (
+                f"{name} has {children}, full is {full:#b}, and bit_ of {child} is {bit:#b}, which full does not have"
+            )
             raise Wrong(f"{said}. A bitmap with it never equals full, and no sum ever leaves", where)
         if bit & taken or bit.bit_count() != 1:
             said = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, and nobody else has it"
@@ -347,3 +365,8 @@ def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -
             if job == plan.job and epoch != plan.epoch and switch.name not in dead:
                 said = f"{switch.name} has an entry of table job for job {job}, epoch {epoch}, and workers send epoch"
                 raise Wrong(f"{said} {plan.epoch}: late packets would be taken in. Delete it", where)
+        for row in book.rows(switch.name, "peer"):
+            job, epoch = row.match["job"], row.match["epoch"]
+            if job == plan.job and epoch != plan.epoch and switch.name not in dead:
+                said = f"{switch.name} still has an entry of table peer for job {job}, epoch {epoch}, and workers send"
+                raise Wrong(f"{said} epoch {plan.epoch}. Delete all entries of the old epoch", where)
