@@ -238,12 +238,12 @@ def _p4_token(text: str, draw: Random) -> str:
     for place, token in enumerate(tokens):
         for alike in (_OPERATORS, _COMPARISONS, *_ALIKE):
             if token in alike:
-                places.append((place, [other for other in alike if other != token]))
+                places += [(place, [other for other in alike if other != token])]
         if re.fullmatch(r"\d+", token):
             places.append((place, [str(int(token) + 1), str(max(0, int(token) - 1)), "0"]))
         if token in ("!", "~", "else"):
             places.append((place, [""]))
-        if token == "(" and tokens[max(0, place - 2)] == "if":
+        if tokens[max(0, place - 2)] == "if" and token.startswith("("):
             places.append((place, ["(!"]))
     if not places:
         return text

@@ -4,6 +4,7 @@ No line of the graders is used, and no packet is sent: what a controller writes 
 of the README, call by call.
 """
 
+import itertools
 import random
 import re
 from pathlib import Path
@@ -249,7 +250,7 @@ def shape(draw: random.Random, kind: int):
         return ["s1"], ["s1"], []
     if kind == 1:
         names = [f"s{n}" for n in range(1, count + 1)]
-        return names, names, list(zip(names, names[1:], strict=False))
+        return names, names, list(itertools.pairwise(names))
     if kind == 2:
         names = [f"s{n}" for n in range(1, 6)]
         return names, names[:3], [(leaf, spine) for leaf in names[:3] for spine in names[3:]]

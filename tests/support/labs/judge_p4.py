@@ -58,7 +58,8 @@ def judge_02(folder: Path, draw: random.Random) -> None:
     said(headers.get("hop") == fields, "other fields")
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", path.read_text(), flags=re.S)
     for body in re.findall(r"\bselect\s*\([^{]*\)\s*\{([^}]*)\}", text):
-        said(re.search(r"\b(default|_)\s*:", body) is not None, "a select without a default")
+        both = re.search(r"\b0\s*:", body) and re.search(r"\b1\s*:", body)  # of one bit
+        said(bool(re.search(r"\b(default|_)\s*:", body) or both), "a select without a default")
         said(re.search(r"\b(default|_)\s*:\s*reject\b", body) is None, "default: reject")
 
     def packed(values):
@@ -187,7 +188,7 @@ def judge_05_switch(folder: Path, draw: random.Random) -> None:
         for _ in range(90 * workers):
             worker = draw.randrange(1, workers + 1)
             oldest = next(chunk for chunk in range(10**6) if chunk not in there[worker])
-            may = [c for c in range(oldest, oldest + slots)]
+            may = list(range(oldest, oldest + slots))
             # A worker that uses a cell has the RESULT of the other, and never sends that chunk again.
             may = [c for c in may if c > newest[worker] - slots]
             seq = draw.choice([oldest, oldest, may[-1], draw.choice(may)])

@@ -117,8 +117,8 @@ def judge_05_worker(folder: Path, draw: random.Random) -> None:
             said(sorted(found) == sorted(fresh + again), f"tick {now}: {found}, expected {fresh + again}")
             for chunk in found:
                 last[chunk] = now
-                for _ in range(draw.choice([0, 1, 1, 1, 2])):
-                    on_way.append((now + draw.choice([1, 2, 4, 4, 30]), chunk))
+                times = draw.choice([0, 1, 1, 1, 2])
+                on_way += [(now + draw.choice([1, 2, 4, 4, 30]), chunk) for _ in range(times)]
 
 
 # Lab 08.

@@ -111,4 +111,20 @@ MUTANTS = [
         ("register sums2 has 2 cells", "leave SLOTS as it is"),
         "packets",
     ),
+    Mutant(
+        "a repetition goes back",
+        F,
+        "mark_to_drop(std);      // a repetition",
+        "std.egress_spec = std.ingress_port;",
+        ("came again, and changed nothing, but left by port",),
+        "repetitions",
+    ),
+    Mutant(
+        "the chunk as index",
+        F,
+        "slot = hdr.sum.seq & (SLOTS - 1);",
+        "slot = hdr.sum.seq;",
+        ("every index must be slot",),
+        "sums",
+    ),
 ]

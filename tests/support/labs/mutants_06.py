@@ -80,4 +80,30 @@ MUTANTS = [
         ("does a loop never end?",),
         "entries",
     ),
+    Mutant(
+        "farthest parent",
+        F,
+        "far.get(other) == far[switch] - 1",
+        "far.get(other, -1) == far[switch] + 1 or far.get(other) == far[switch] - 1",
+        ("the nearest to the root",),
+        "tree",
+    ),
+    Mutant("an id of others", F, "FIRST_RID = 15", "FIRST_RID = 10", ("RuntimeError",), "entries"),
+    Mutant(
+        "peers after table job",
+        F,
+        "        p4rt.insert(switch, entries_of(network, switch, parents))",
+        "        made = entries_of(network, switch, parents)\n"
+        "        p4rt.insert(switch, sorted(made, key=lambda one: one.get('table') == 'peer'))",
+        ("was written after the entry of table job",),
+        "entries",
+    ),
+    Mutant(
+        "another generation",
+        F,
+        'params |= {"full"',
+        'params |= {"generation": 1, "full"',
+        ("generation of job",),
+        "entries",
+    ),
 ]

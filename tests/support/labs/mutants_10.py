@@ -117,4 +117,12 @@ MUTANTS = [
         ("which had no part in the tree, died", "not needed"),
         "again",
     ),
+    Mutant(
+        "switches of the tree alone",
+        F,
+        '    for switch in network["switches"]:\n        p4rt.open(switch, ELECTION + 1)\n',
+        '    for switch in network["switches"]:\n        if switch != max(network["switches"]):\n            p4rt.open(switch, ELECTION + 1)\n',
+        ("Open every switch",),
+        "start",
+    ),
 ]

@@ -19,6 +19,7 @@ from p4reduce_course.controllers.diagnose import (
     check_cleared,
     check_entries,
     check_gone,
+    check_open,
     check_order,
     check_untouched,
 )
@@ -120,6 +121,7 @@ class Play:
     def install(self) -> None:
         """The student's epochs, and the plans that follow."""
         found = self._ask("install", self.scene.network)
+        check_open(self.room.sessions.highest, self.scene.topology, self._where)
         jobs = self.scene.network["jobs"]
         if isinstance(found, dict) and found and not set(found) & {job["job"] for job in jobs}:
             said = f"install returned epochs of jobs {', '.join(map(str, found)):.40}; this network has the jobs "

@@ -13,7 +13,7 @@ import numpy as np
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
-from p4reduce_course.controllers.diagnose import check_cleared, check_entries, check_gone
+from p4reduce_course.controllers.diagnose import check_cleared, check_entries, check_gone, check_open
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
@@ -78,7 +78,9 @@ class Play:
 
     def begin(self) -> None:
         """The controller's first tree. Raises Wrong."""
-        self._plan = self._about = self._answered("start", self._ask("start", self.ground.network))
+        answer = self._ask("start", self.ground.network)
+        check_open(self.room.sessions.highest, self.ground.topology, self._where)
+        self._plan = self._about = self._answered("start", answer)
         check_entries(self.room.sessions.book, self._plan, self._where)
         self.job: Job = self.room.network.add(self._plan)
         self._epochs.append(self._plan.epoch)

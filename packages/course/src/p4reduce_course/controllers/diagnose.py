@@ -12,6 +12,7 @@ from p4reduce.control_plane.entries import Entity, key
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.plan import Aggregator
 from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
+from p4reduce.topologies import Topology
 from p4reduce_course.frame.report import Wrong
 
 # What a student's controller has installed: as the switches took it, with the names of the P4 program.
@@ -282,6 +283,14 @@ def _shown(field: str, value: int) -> str:
     if field.endswith("ip"):
         return ".".join(str(byte) for byte in (value & (1 << 32) - 1).to_bytes(4, "big"))
     return str(value)
+
+
+def check_open(opened: Collection[str], topology: Topology, where: str) -> None:
+    """Raises Wrong where a controller is not primary in every switch."""
+    for switch in topology.switches:
+        if switch.name not in opened:
+            said = f"{switch.name} was not opened: a later tree may need it. Open every switch"
+            raise Wrong(said, where)
 
 
 def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int], where: str) -> None:

@@ -36,6 +36,7 @@ from p4switch.device import Device
 from p4switch.interpreter.trace import HeaderEmitted, HeaderExtracted, ParserFailed, Verdict
 from p4switch.p4.compile import compile_text
 from p4switch.program.errors import ProgramError
+from p4switch.program.expressions import FieldRef
 from p4switch.program.loader import load_program
 from p4switch.program.program import ParserState, Program
 from p4switch.tables import Exact, TableEntry
@@ -425,10 +426,10 @@ def _open_ended(state: ParserState) -> bool:
     if not state.keys or any(way.is_default for way in state.transitions):
         return False
     named = [way for way in state.transitions if way.value_set is None]
-    bits = max((mask.bit_length() for way in named for mask in way.masks), default=0)
-    if bits * len(state.keys) > _TRIED or not named:
+    bits = [key.width if isinstance(key, FieldRef) else _TRIED + 1 for key in state.keys]
+    if sum(bits) > _TRIED or not named:
         return True
-    every = product(range(1 << bits), repeat=len(state.keys))
+    every = product(*(range(1 << width) for width in bits))
     fits = lambda keys, way: all(k & m == v for k, v, m in zip(keys, way.values, way.masks, strict=True))  # noqa: E731
     return not all(any(fits(keys, way) for way in named) for keys in every)
 
