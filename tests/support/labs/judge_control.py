@@ -105,6 +105,8 @@ class Switches:
             raise RuntimeError("an entry is a dict")
         if "group" in one:
             number = self._number("group", one["group"])
+            if not action:
+                return ("group", number), None
             replicas = [
                 (self._number("std.ingress_port", p), self._number("std.egress_rid", r)) for p, r in one["replicas"]
             ]

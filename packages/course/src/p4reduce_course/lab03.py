@@ -40,6 +40,13 @@ WORKERS: Final = range(2, 9)
 _REGISTERS: Final = tuple(f"sums{lane}" for lane in range(LANES))
 
 
+_GONE: Final = "the bits of the others are gone. Put the sender's bit in beside them: bitmap | meta.bit_"
+_HOW_MANY: Final = (
+    "who is in must be remembered, not how many. Put the sender's bit in, bitmap | meta.bit_, and ask for the sender's "
+    "bit in the bitmap before anything else"
+)
+
+
 @dataclass(frozen=True)
 class Numbers:
     """What follows from a student's name."""
@@ -427,19 +434,23 @@ class _Grader:
         got, wanted, before, bit = one.after[0], one.expected[0], one.before[0], one.push.bit
         said = f"after {one.name} the slot's bitmap is {got:#b}, expected {wanted:#b}"
         if one.outcome == "complete":
-            if before | bit != full(workers):  # not so in the frame's eyes
-                return said
+            if got not in (0, before, full(workers)) and got in (bit, before + 1, workers):
+                return f"{said}, and {full(workers):#b} before that: {self._instead(got, before, bit)}"
             return f"{said}: the chunk is complete, so write 0 and the slot is free for the next one"
         if got == before:
             return f"{said}: the sender's bit is not in. Put it in, bitmap | meta.bit_, and write the bitmap back"
         if got == 0:
             return f"{said}: the slot was cleared, and the chunk is not complete"
-        if got in (before + 1, wanted.bit_count(), (1 << wanted.bit_count()) - 1):
-            said += ": who is in must be remembered, not how many. Put the sender's bit in, bitmap | meta.bit_"
-            return f"{said}, and ask for the sender's bit in the bitmap before anything else"
-        if got == bit:
-            return f"{said}: the bits of the others are gone. Put the sender's bit in beside them: bitmap | meta.bit_"
+        if got in (bit, before + 1, wanted.bit_count(), (1 << wanted.bit_count()) - 1):
+            return f"{said}: {self._instead(got, before, bit)}"
         return f"{said}: put the sender's bit in, bitmap | meta.bit_, and nothing else"
+
+    @staticmethod
+    def _instead(got: int, before: int, bit: int) -> str:
+        """What was written in the place of all bits: the last one, a number, or either."""
+        if got != bit:
+            return _HOW_MANY
+        return _GONE if got != before + 1 else f"{_GONE}. Or was it counted? {_HOW_MANY}"
 
     def kept(self) -> None:
         self._judge("kept", lambda one, _: one.outcome == "partial" and not one.right_sums, (3,))

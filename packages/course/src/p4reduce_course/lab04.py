@@ -114,6 +114,10 @@ class _Grader:
                 said += ": the fraction was cut off. Round to the nearest: numpy.rint, then .astype"
             elif np.array_equal(found, np.floor(exact).astype(np.int64)):
                 said += ": it was rounded down. Round to the nearest: numpy.rint"
+            elif np.array_equal(found, np.ceil(exact).astype(np.int64)):
+                said += ": it was rounded up. Round to the nearest: numpy.rint"
+            elif off[place] > np.abs(exact).max():
+                said += ": does that type of integers hold it?"
             raise Wrong(said, self.path)
 
     def back(self) -> None:

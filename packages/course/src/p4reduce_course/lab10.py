@@ -95,6 +95,11 @@ class Play:
         return self._plan.root
 
     @property
+    def switches(self) -> frozenset[str]:
+        """Of the tree that workers use."""
+        return frozenset(self._plan.by_switch)
+
+    @property
     def now(self) -> int:
         """Virtual time, picoseconds."""
         return self.room.network.now
@@ -217,6 +222,7 @@ class _Grader:
         self.path = str(task.answers / FILE)
         *held, self.first_epoch = numbers_of(task.personal)
         self.held = Held(*held)
+        self._before: frozenset[str] = frozenset()  # switches of the last tree
 
     def steps(self) -> list[Step]:
         part = 100 // _MOMENTS
@@ -252,6 +258,7 @@ class _Grader:
                 act(play)
                 play.sum()
                 play.check_end(room.sessions.dead)
+                self._before = play.switches
             except Wrong as wrong:
                 raise play.shown(wrong, self.home, re.sub(r"\W+", "-", name)) from None
 
@@ -297,7 +304,8 @@ class _Grader:
 
     def idle(self, play: Play) -> None:
         others = sorted(play.ground.spines - {play.root})
-        dead = self.draws.choice("idle", others)
+        # If it can be, one of the network before: a controller that has not forgotten that takes it for a part.
+        dead = self.draws.choice("idle", [name for name in others if name in self._before] or others)
         play.room.deaths.append((play.now + play.took_ps // 3, dead))
         play.sum()
         if play.changes:

@@ -168,6 +168,10 @@ def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
         if others:
             said += f"; it has one for epoch {others[-1]}: a stale epoch. Workers send epoch {plan.epoch}"
             raise Wrong(f"{said}, and all their packets are refused, reason 7", where)
+        held = {switch.name: book.jobs(switch.name).get((plan.job, plan.epoch)) for switch in plan.topology.switches}
+        roots = [switch for switch, row in held.items() if row is not None and row.action == "root"]
+        if roots and plan.root not in roots:
+            raise Wrong(f"{said}; {roots[0]} has action root, and the job's root is {plan.root}", where)
         below = ", ".join(child.name for child in aggregator.children)
         raise Wrong(f"{said}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where)
     if found.params["generation"] < 1:

@@ -118,7 +118,8 @@ class Sessions:
             self._loop.run(connection.open(keep=True))
         except ControllerError as error:
             self._loop.run(connection.close())
-            raise Untold(self._plain(target, error)) from None
+            said = f"{self._plain(target, error)}; an older controller holds it: open it with a higher election id"
+            raise Untold(said) from None
         self._open[switch] = connection
         self.highest[switch] = election_id
 
