@@ -58,6 +58,8 @@ def judge_04(folder: Path, draw: random.Random) -> None:
         scale = 10.0 ** float(random.integers(-30, 31))
         values = random.normal(0, 1, (workers, 8)) * scale
         values[random.random(values.shape) < 0.2] = 0
+        if random.random() < 0.2:
+            values = np.rint(random.normal(0, 2, (workers, 8))) * 2.0 ** int(random.integers(-40, 40))
         largest = [float(v) for v in np.abs(values).max(axis=1)]
         if random.random() < 0.3:
             largest[int(random.integers(workers))] *= 1000

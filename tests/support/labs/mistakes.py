@@ -1,4 +1,4 @@
-"""A hundred mistakes beyond the tables, written down before the graders' texts of them were read, and what their first text must name.
+"""A hundred mistakes beyond the tables, and what their first text must name.
 
 ``python -m tests.support.labs.mistakes`` counts how many first texts do. Each: lab, file, a place of the solution, what
 stands there instead, and words of which the first text must have one (a regular expression).

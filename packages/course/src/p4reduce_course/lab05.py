@@ -380,7 +380,7 @@ class _Grader:
 
     def late(self) -> None:
         come = [(worker, seq) for seq in range(2 * self.slots) for worker in (1, 2, 3, 2, 3, 2)]  # each cell
-        self._judge("late", self._pushes(come), ("late",))
+        self._judge("late", self._pushes(come), {"late"})
 
     def stays(self) -> None:
         # Workers 1 and 2 have the RESULT of chunk 0 and go on; worker 3 has not. Then the cell is used again.

@@ -142,9 +142,9 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
             said = f"{early}: the entry of table job named multicast group {group} before that was there"
             raise Wrong(f"{said}: a sum that is complete in between goes to nobody. Group first, entry last", where)
-    for switch, number, epoch, what in book.behind:
+    for late, number, epoch, what in book.behind:
         if (number, epoch) == (plan.job, plan.epoch):
-            said = f"{switch}: {what} was written after the entry of table job, which lets packets in"
+            said = f"{late}: {what} was written after the entry of table job, which lets packets in"
             raise Wrong(
                 f"{said}: those that come in between are refused or lost. The entry of table job is last", where
             )

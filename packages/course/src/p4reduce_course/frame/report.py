@@ -121,7 +121,7 @@ class Report:
     Attributes:
         praise: what passing all of it means.
         notes: what a teacher should know: whose parameters, which digest.
-        digest: of what was handed in, without comments, spaces and numbers; empty where all right answers are alike.
+        digest: of what was handed in, without what copying changes first; empty where all right answers are alike.
     """
 
     lab: str

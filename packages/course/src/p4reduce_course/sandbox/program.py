@@ -38,7 +38,7 @@ from p4switch.p4.compile import compile_text
 from p4switch.program.errors import ProgramError
 from p4switch.program.expressions import FieldRef
 from p4switch.program.loader import load_program
-from p4switch.program.program import ParserState, Program
+from p4switch.program.program import ParserState, Program, Transition
 from p4switch.tables import Exact, TableEntry
 from p4switch.trace.record import Packet, Recorder
 
@@ -430,8 +430,11 @@ def _open_ended(state: ParserState) -> bool:
     if sum(bits) > _TRIED or not named:
         return True
     every = product(*(range(1 << width) for width in bits))
-    fits = lambda keys, way: all(k & m == v for k, v, m in zip(keys, way.values, way.masks, strict=True))  # noqa: E731
-    return not all(any(fits(keys, way) for way in named) for keys in every)
+    return not all(any(_fits(way, keys) for way in named) for keys in every)
+
+
+def _fits(way: Transition, keys: Sequence[int]) -> bool:
+    return all(key & mask == value for key, value, mask in zip(keys, way.values, way.masks, strict=True))
 
 
 if __name__ == "__main__":
