@@ -5,6 +5,8 @@ import copy
 import random
 import re
 
+from p4switch.p4.compile import compile_text
+
 Random = random.Random
 
 # Python: the syntax tree with one node changed.
@@ -223,13 +225,14 @@ _ALIKE = [
 
 
 def p4(text: str, draw: Random) -> str:
-    """The text with one change."""
+    """The text with one change, which mostly compiles."""
+    found = text
     for _ in range(30):
         edit = draw.choice([_p4_token, _p4_token, _p4_token, _p4_statement, _p4_statement])
         found = edit(text, draw)
-        if found != text:
+        if found != text and (draw.random() < 0.1 or compile_text(found, "a.p4", library_only=True).ok):
             return found
-    return text
+    return found
 
 
 def _p4_token(text: str, draw: Random) -> str:

@@ -115,7 +115,8 @@ class _Grader:
 
         workers = draw("workers", 3, 4) if number else draw("workers", 7, 12)
         lanes = 256 if draw("lanes", 0, 1) else 64
-        chunks = draw("chunks", 6000, 8000) if plan != "ps" else draw("chunks", 2000, 3000)
+        # So many that what begins and ends a run, some round trips, is less than half of the 2 %.
+        chunks = draw("chunks", 14000, 16000) if plan != "ps" else draw("chunks", 5000, 6000)
         rate = (10, 25, 40)[draw("rate", 0, 2)]
         return Case(plan, workers, chunks * lanes - draw("rest", 1, lanes - 1), lanes, rate)
 
@@ -222,7 +223,7 @@ class _Grader:
     def window(self, times: int) -> None:
         lanes, rate, delay = 256, (10, 25)[self.draws.integer("window rate", 0, 1)], self.draws.integer("window", 3, 6)
         few = self.draws.integer("few", 2, 4)
-        chunks = self.draws.integer("window chunks", 3000, 4000)
+        chunks = self.draws.integer("window chunks", 9000, 10000)
         case = Case("steiner", 4, chunks * lanes, lanes, rate, delay, few * times)
         found = self._number("window_seconds", case.elements, lanes, case.rate, case.delay, case.window or 0)
         trip = 2 * (case.frame + case.delay)
