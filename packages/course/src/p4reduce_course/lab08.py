@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from p4reduce.runs.experiment import Experiment
@@ -95,6 +96,7 @@ class _Grader:
         self.code = code
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
+        self._call = ""
 
     def steps(self) -> list[Step]:
         return [
@@ -120,10 +122,19 @@ class _Grader:
         rate = (10, 25, 40)[draw("rate", 0, 2)]
         return Case(plan, workers, chunks * lanes - draw("rest", 1, lanes - 1), lanes, rate)
 
+    @property
+    def _look(self) -> str:
+        """The last call of the student's."""
+        return f"cd {Path(self.path).parent} && python3 -c 'import predict; print(predict.{self._call})'"
+
     def _number(self, name: str, *arguments: float) -> float:
-        found = self.code.call(name, *arguments)
+        self._call = f"{name}({', '.join(f'{one:g}' if isinstance(one, float) else str(one) for one in arguments)})"
+        try:
+            found = self.code.call(name, *arguments)
+        except Wrong as wrong:
+            raise Wrong(wrong.finding.said, wrong.finding.where, self._look) from None
         if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-            raise Wrong(f"{name} returned {str(found)[:60]!r}; return a number", self.path)
+            raise Wrong(f"{name} returned {str(found)[:60]!r}; return a number", self.path, self._look)
         return float(found)
 
     # --- checks
@@ -139,7 +150,7 @@ class _Grader:
                     said += ": preamble, checksum and gap are missing, 24 bytes"
                 elif found == lanes + _GAP + _HEADERS:
                     said += ": a lane has 4 bytes"
-                raise Wrong(said, self.path)
+                raise Wrong(said, self.path, self._look)
 
     def tree(self, number: int) -> None:
         case = self._case("steiner", number)
@@ -218,7 +229,7 @@ class _Grader:
                 said += ": there and back: the round trip has two links and two frames"
             else:
                 said += ": frames that fit into a round trip, rounded up (rate times round trip)"
-            raise Wrong(said, self.path)
+            raise Wrong(said, self.path, self._look)
 
     def window(self, times: int) -> None:
         lanes, rate, delay = 256, (10, 25)[self.draws.integer("window rate", 0, 1)], self.draws.integer("window", 3, 6)
