@@ -132,13 +132,14 @@ _PASSES: Final = 4
 def _without_unread(tokens: list[str]) -> list[str]:
     """Without declarations of variables that nothing else names, and ``x = x;``; in time that grows with the length."""
     for _ in range(_PASSES):
-        counts, found, begin = Counter(tokens), list[str](), 0
+        counts, found, begin, fields = Counter(tokens), list[str](), 0, False
         for end, word in enumerate(tokens):
             if word not in ("{", "}", ";", ")"):
                 continue
             statement = tokens[begin : end + 1]
             begin = end + 1
-            if word != ";" or not _does_nothing("".join(statement), counts):
+            fields = (fields and word != "}") or (word == "{" and statement[0] in ("header", "struct"))
+            if fields or word != ";" or not _does_nothing("".join(statement), counts):
                 found += statement
         found += tokens[begin:]
         if len(found) == len(tokens):
