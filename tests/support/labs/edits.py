@@ -307,3 +307,62 @@ def edited(name: str, text: str, draw: Random) -> str:
         except (SyntaxError, ValueError):
             break
     return text
+
+
+# Edits that keep what a program means: names, orders, notations, statements that do nothing.
+
+
+def kept(name: str, text: str, draw: Random) -> str:
+    """A file written otherwise, which means the same."""
+    return {"py": _python_kept, "p4": _p4_kept, "yaml": _yaml_kept}[name.rpartition(".")[2]](text, draw)
+
+
+def _python_kept(text: str, draw: Random) -> str:
+    tree = ast.parse(text)
+    for _ in range(draw.randrange(1, 4)):
+        _renamed(tree, draw)
+    for node in _nodes(tree, ast.BinOp):
+        if isinstance(node.op, ast.Mult | ast.BitAnd | ast.BitXor) and draw.random() < 0.5:
+            node.left, node.right = node.right, node.left
+    for node in _nodes(tree, ast.If):
+        if node.orelse and draw.random() < 0.3:
+            node.test = ast.UnaryOp(ast.Not(), node.test)
+            node.body, node.orelse = node.orelse, node.body
+    for body in _bodies(tree):
+        if draw.random() < 0.2:
+            body.insert(
+                draw.randrange(len(body)), ast.parse(draw.choice(["pass", "unused = 7", "assert True"])).body[0]
+            )
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+_LOCALS = ["bitmap", "sum", "others", "is_done", "slot", "other"]
+
+
+def _p4_kept(text: str, draw: Random) -> str:
+    lines = text.splitlines(keepends=True)
+    for word in _LOCALS:
+        if draw.random() < 0.5:
+            own = re.compile(rf"(?<![.\w]){word}\b(?! *\()")
+            lines = [line if "struct" in line else own.sub(f"my_{word}", line) for line in lines]
+    text = "".join(lines)
+    text = re.sub(
+        r"(?<== )([\w.]+) ([&|+]) ([\w.]+)(?=;)",
+        lambda at: f"{at[3]} {at[2]} {at[1]}" if draw.random() < 0.5 else at[0],
+        text,
+    )
+    lines = text.splitlines(keepends=True)
+    for place in reversed(range(len(lines))):
+        found = re.match(r"(\s+)((?:hdr\.|std\.|\w+\.write\()[^;]*;)\s*(//.*)?$", lines[place])
+        if found and draw.random() < 0.2:
+            lines[place] = f"{found[1]}if (true) {{ {found[2]} }}\n" if "select" not in lines[place] else lines[place]
+    return "".join(lines)
+
+
+def _yaml_kept(text: str, draw: Random) -> str:
+    def number(found: re.Match) -> str:
+        value = int(found[0], 0)
+        return draw.choice([str(value), hex(value), bin(value)])
+
+    text = re.sub(r"(?<=: )(?:\d+|0b[01]+)(?=[,}\s])", number, text)
+    return "# mine\n" + "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))

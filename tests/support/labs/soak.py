@@ -2,7 +2,7 @@
 
 Each verdict must be that of a judge who knows the README alone (`judge_*.py`), and no grader may end in a traceback.
 Prints each submission about which they differ, and keeps it in ``out/soak-labs``. Right solutions in other styles
-(`styles/`) must pass with both.
+(`styles/`, and edits that keep what a program means) must pass with both.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.frame.grading import copy_lab, grade
 from p4reduce_course.frame.lab import EXAMPLE
 from tests.support.labs import SOLUTIONS, judge_control, judge_p4, judge_python, judge_yaml
-from tests.support.labs.edits import edited
+from tests.support.labs.edits import edited, kept
 from tests.support.labs.judge_p4 import No
 
 KEPT = Path("out/soak-labs")
@@ -154,11 +154,38 @@ def styled(number: str, style: Path) -> str:
         return said or ("" if seen["right"] else "refused, and judged wrong")
 
 
+def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, list[str]]:
+    """Right solutions of all styles with edits that keep what they mean: how many, and what was refused."""
+    draw, problems, ends = random.Random(f"kept {number} {seed}"), [], time.monotonic() + seconds
+    sources = [SOLUTIONS / number, *styles(number)]
+    done = 0
+    for place in range(count):
+        if time.monotonic() > ends:
+            break
+        with tempfile.TemporaryDirectory() as held:
+            folder = prepared(number, Path(held) / "mine")
+            shutil.copytree(sources[place % len(sources)], folder / "skeleton", dirs_exist_ok=True)
+            for name in find(number).files:
+                path = folder / "skeleton" / name
+                if "answers" not in name:
+                    path.write_text(kept(name, path.read_text(), draw))
+            said = differs(number, folder, seed + place, seen := Counter())
+            if said or not seen["right"]:
+                target = KEPT / f"{number}-kept-{seed}-{place}"
+                shutil.copytree(folder / "skeleton", target, dirs_exist_ok=True)
+                problems.append(f"lab {number}, written otherwise ({target}): {said or 'refused, and judged wrong'}")
+                print(problems[-1], flush=True)
+        done += 1
+    print(f"lab {number}: {done} written otherwise, {len(problems)} not accepted", flush=True)
+    return done, problems
+
+
 def main() -> int:
     """Exit code 1 where a verdict is wrong."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--labs", default=",".join(NAMES))
     parser.add_argument("--edits", type=int, default=1000, help="of each lab")
+    parser.add_argument("--kept", type=int, default=20, help="right ones of each lab, written otherwise")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="for each lab, at most")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -168,6 +195,7 @@ def main() -> int:
             if said := styled(number, style):
                 problems.append(f"lab {number}, style {style.name}: {said}")
                 print(problems[-1], flush=True)
+        problems += rewritten(number, options.kept, options.seed, options.seconds)[1]
         count, found = soaked(number, options.edits, options.seed, options.seconds)
         tried += count
         problems += found
