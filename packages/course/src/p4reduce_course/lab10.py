@@ -310,7 +310,10 @@ class _Grader:
         play.sum()
         if play.changes:
             said = f"{dead}, which had no part in the tree, died, and tick changed the tree {play.changes} times"
-            raise Wrong(f"{said}: a change that is not needed costs what is on its way. Return None", self.path)
+            said += ": a change that is not needed costs what is on its way. Return None"
+            if dead in self._before:
+                said += f". {dead} was in the tree of the network before: start must forget that"
+            raise Wrong(said, self.path)
 
     def leaf(self, play: Play) -> None:
         play.room.deaths.append((play.now + self.draws.integer("leaf", 0, play.took_ps), self._leaf(play)))
