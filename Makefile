@@ -171,6 +171,12 @@ live-image: $(WARM)  ## docs/images/live.png: the page of a run that is paused, 
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
 	@$(BIN)/python -m tests.support.live_picture
 
+soak-labs: $(WARM)  ## random edits of right solutions, graded and judged from the READMEs alone, and right ones in other styles: SOAK='--labs 03 --edits 1000'
+	$(BIN)/python -m tests.support.labs.soak $(SOAK)
+
+labs-mistakes: $(WARM)  ## how many first texts name the cause, of a hundred mistakes beyond the tables (minutes)
+	$(BIN)/python -m tests.support.labs.mistakes
+
 labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no false verdict, the same reports: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
 

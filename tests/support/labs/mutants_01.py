@@ -2,6 +2,7 @@
 
 from tests.support.labs import Mutant
 
+PARENT = {"port": "3", "mac": "02:00:0a:80:00:03", "ip": "10.128.0.3", "udp": "9400"}.items()
 MUTANTS = [
     Mutant("full too small", "leaf1.yaml", "full: 0b11", "full: 0b01", ("leaf1 answered after h1", "full is 0b1")),
     Mutant("one bit for two", "leaf1.yaml", "bit_: 0b10", "bit_: 0b01", ("h2 and h1 share the bit 0b1",)),
@@ -12,5 +13,75 @@ MUTANTS = [
         "bitmap_after: 0b11",
         "bitmap_after: 0b10",
         ("bitmap_after: '0b10' is not right",),
+    ),
+    Mutant("another's address", "leaf1.yaml", "10.128.0.1}", "10.128.0.2}", ("leaf1's own address",), "leaf1"),
+    Mutant(
+        "a leaf as root",
+        "leaf1.yaml",
+        "action: inner",
+        "action: root",
+        ("an inner switch needs action inner",),
+        "leaf1",
+        tuple((f"      parent_{name}: {value}\n", "") for name, value in PARENT),
+    ),
+    Mutant("another MAC up", "leaf1.yaml", "02:00:0a:80:00:03", "02:00:0a:80:00:02", ("parent_mac is",), "leaf1"),
+    Mutant(
+        "a child at another port", "leaf1.yaml", "ingress_port: 2", "ingress_port: 4", ("h2 is behind port 2",), "leaf1"
+    ),
+    Mutant(
+        "no parent",
+        "leaf1.yaml",
+        "action: parent",
+        "action: child\n    params: {bit_: 0b100, lowest: 0}",
+        ("table peer says that root is a child",),
+        "leaf1",
+    ),
+    Mutant(
+        "two lowest",
+        "leaf1.yaml",
+        "{bit_: 0b10, lowest: 0}",
+        "{bit_: 0b10, lowest: 1}",
+        ("h1 and h2 have lowest: 1",),
+        "leaf1",
+    ),
+    Mutant("no lowest", "leaf1.yaml", "lowest: 1", "lowest: 0", ("no child has lowest: 1",), "leaf1"),
+    Mutant(
+        "an entry for another port",
+        "leaf1.yaml",
+        "  # Whose addresses",
+        "  - table: peer\n    match: {ingress_port: 2, hdr.ipv4.src: 10.0.0.1, job: 1, epoch: 0}\n    action: child\n"
+        "    params: {bit_: 0b01, lowest: 1}\n  # Whose addresses",
+        ("was taken in",),
+        "leaf1",
+    ),
+    Mutant(
+        "a copy by another port",
+        "leaf1.yaml",
+        "{port: 2, rid: 2}",
+        "{port: 3, rid: 2}",
+        ("has no copy for h2",),
+        "leaf1",
+    ),
+    Mutant(
+        "another child's address", "leaf1.yaml", "ip: 10.0.0.2, udp", "ip: 10.0.0.1, udp", ("the copy for h2",), "leaf1"
+    ),
+    Mutant("fewer slots", "leaf1.yaml", "slots: 16", "slots: 8", ("slots must be 16",), "leaf1"),
+    Mutant("leaf2 as it was", "leaf2.yaml", "full: 0b11", "full: 0b111", ("full must be all of the bits",), "leaf2"),
+    Mutant(
+        "the root as inner",
+        "root.yaml",
+        "action: root",
+        "action: inner",
+        ("nothing is above the root",),
+        "root",
+        (("      stats: 0", "".join(f"      parent_{name}: {value}\n" for name, value in PARENT) + "      stats: 0"),),
+    ),
+    Mutant(
+        "another job at the root",
+        "root.yaml",
+        "match: {job: 1, epoch: 0}",
+        "match: {job: 2, epoch: 0}",
+        ("table job has no entry",),
+        "network",
     ),
 ]

@@ -108,4 +108,28 @@ MUTANTS = [
         ("include nothing but",),
         "header",
     ),
+    Mutant(
+        "five bits of a byte",
+        F,
+        "bit<4> flags;",
+        "bit<5> flags;",
+        ("flags, has 5 bits; it has 4 on the wire",),
+        "header",
+    ),
+    Mutant(
+        "total is worker",
+        F,
+        "hdr.value.total + (bit<32>)hdr.hop.worker",
+        "(bit<32>)hdr.hop.worker",
+        ("total was 1000, worker 3", "that is worker alone"),
+        "rules",
+    ),
+    Mutant(
+        "a frame that is cut short",
+        F,
+        "            mark_to_drop(std);              // cut short\n",
+        "",
+        ("cut short in a header and was sent on",),
+        "deparser",
+    ),
 ]

@@ -87,4 +87,12 @@ MUTANTS = [
         ("processor time", "does a loop never end?"),
         "exponent",
     ),
+    Mutant(
+        "never below 2^-64",
+        F,
+        "    return guess",
+        "    return max(guess, -64)",
+        ("as the largest of 3 workers",),
+        "special",
+    ),
 ]

@@ -13,7 +13,7 @@ MUTANTS = [
         ("before that was there", "Group first, entry last"),
         "entries",
     ),
-    Mutant("bits above the fan-in", F, "bit_=1 << bit,", "bit_=1 << port,", ("above the fan-in",), "entries"),
+    Mutant("bits above the fan-in", F, "bit_=1 << bit,", "bit_=1 << port,", ("which full does not have",), "entries"),
     Mutant(
         "one group for two switches",
         F,
@@ -78,6 +78,32 @@ MUTANTS = [
         "    parents = tree(network)\n    for",
         '    p4rt.open("s1", ELECTION + 1)\n    while True:\n        p4rt.slot("s1", 0)\n    for',
         ("does a loop never end?",),
+        "entries",
+    ),
+    Mutant(
+        "farthest parent",
+        F,
+        "far.get(other) == far[switch] - 1",
+        "far.get(other, -1) == far[switch] + 1 or far.get(other) == far[switch] - 1",
+        ("the nearest to the root",),
+        "tree",
+    ),
+    Mutant("an id of others", F, "FIRST_RID = 15", "FIRST_RID = 10", ("RuntimeError",), "entries"),
+    Mutant(
+        "peers after table job",
+        F,
+        "        p4rt.insert(switch, entries_of(network, switch, parents))",
+        "        made = entries_of(network, switch, parents)\n"
+        "        p4rt.insert(switch, sorted(made, key=lambda one: one.get('table') == 'peer'))",
+        ("was written after the entry of table job",),
+        "entries",
+    ),
+    Mutant(
+        "another generation",
+        F,
+        'params |= {"full"',
+        'params |= {"generation": 1, "full"',
+        ("generation of job",),
         "entries",
     ),
 ]

@@ -25,7 +25,7 @@ MUTANTS = [
         F,
         "            except RuntimeError:\n                dead.add(switch)\n\n\ndef clear",
         "            except RuntimeError:\n                pass\n\n\ndef clear",
-        ("is dead, and tick has not put another tree", "waiting for ever"),
+        ("which is dead, more than 8 times", "waiting for ever"),
         "replace",
     ),
     Mutant(
@@ -34,7 +34,7 @@ MUTANTS = [
         "            try:\n                p4rt.slot(switch, 0)\n            except RuntimeError:\n                dead.add(switch)\n",
         "            while True:\n                try:\n                    p4rt.slot(switch, 0)\n                    break\n"
         "                except RuntimeError:\n                    continue\n",
-        ("has asked switches that are dead 60 times", "waiting for ever"),
+        ("which is dead, more than 8 times", "waiting for ever"),
         "replace",
     ),
     Mutant(
@@ -82,7 +82,7 @@ MUTANTS = [
         F,
         'workers = [name for name in network["workers"] if name not in lost]',
         'workers = network["workers"]',
-        ("asked switches that are dead",),
+        ("which is dead, more than 8 times",),
         "leaf",
     ),
     Mutant(
@@ -116,5 +116,13 @@ MUTANTS = [
         '    if dead <= given.get("seen", set()):\n        return None\n    given["seen"] = set(dead)\n',
         ("which had no part in the tree, died", "not needed"),
         "again",
+    ),
+    Mutant(
+        "switches of the tree alone",
+        F,
+        '    for switch in network["switches"]:\n        p4rt.open(switch, ELECTION + 1)\n',
+        '    for switch in network["switches"]:\n        if switch != max(network["switches"]):\n            p4rt.open(switch, ELECTION + 1)\n',
+        ("Open every switch",),
+        "start",
     ),
 ]

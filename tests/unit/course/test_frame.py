@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import re
+import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from xml.etree import ElementTree as Xml
 
@@ -12,7 +15,7 @@ import pytest
 
 from p4reduce_course import catalogue
 from p4reduce_course.catalogue import find
-from p4reduce_course.frame.grading import copy_lab, digest, grade, grade_all
+from p4reduce_course.frame.grading import copy_lab, digest, grade, grade_all, plain
 from p4reduce_course.frame.lab import Step, hidden, new_lab, personal, run_steps
 from p4reduce_course.frame.report import (
     Check,
@@ -26,6 +29,7 @@ from p4reduce_course.frame.report import (
     shared_out,
 )
 from tests.support.labs import SOLUTIONS, solved
+from tests.support.labs.classroom import right
 
 REPORT = Report(
     "a lab",
@@ -99,7 +103,7 @@ def test_only_some_parts(tmp_path):
         grade(folder, only=["nothing"])
 
 
-@pytest.mark.parametrize("student", ["", "../x", "a b", "x" * 101, "{{"])
+@pytest.mark.parametrize("student", ["", "../x", "a  b", " a", "a\n", "x" * 101, "{{"])
 def test_names_that_are_none(student, tmp_path):
     with pytest.raises(LabError, match="a student is named"):
         copy_lab(find("01"), student, tmp_path / "mine")
@@ -125,10 +129,64 @@ def test_digests(tmp_path):
     assert of("x = 1w4; // comment\n", "a.p4") == of("x=0x7;/* other */", "a.p4")
     assert of("const bit<16> E = 16w0x8a9f;", "a.p4") == of("const bit<16> E = 16w0x8b01;", "a.p4")
     assert of("const bit<16> E = 0X8A9F;", "a.p4") == of("const bit<16> E = 35487;", "a.p4")
-    assert of("x = slot0;", "a.p4") != of("x = slot1;", "a.p4")
+    assert of("x = slot0;", "a.p4") == of("x = slot1;", "a.p4")
+    assert of("x = x0 + x1; y = x0;", "a.p4") != of("x = x0 + x1; y = x1;", "a.p4")
     assert of("a: 1 # x\n", "a.yaml") == of("a:   2\n", "a.yaml")
     assert of("def (") != of("def )")
     assert digest(tmp_path, ["missing"]) == ""
+
+
+def test_a_copy_with_other_names_and_orders_is_the_same():
+    p4 = (SOLUTIONS / "03/slot.p4").read_text()
+    python = (SOLUTIONS / "06/controller.py").read_text()
+    copies = {
+        "renamed": ("bitmap;", "who;"),
+        "operands": ("(bitmap & meta.bit_)", "(meta.bit_ & bitmap)"),
+        "sum": ("hdr.sum.lane0 + sum", "sum + hdr.sum.lane0"),
+        "declared": ("    bit<32> sum;", "    bit<32> sum;\n    bit<8> unused = 5;"),
+        "itself": ("bitmap = bitmap | meta.bit_;", "bitmap = bitmap | meta.bit_;\nbitmap = bitmap;"),
+    }
+    for name, (old, new) in copies.items():
+        assert old in p4
+        copy = re.sub(r"\bbitmap\b", "who", p4) if name == "renamed" else p4.replace(old, new)
+        assert plain("a.p4", copy) == plain("a.p4", p4), name
+    assert plain("a.p4", p4.replace("bitmap | meta", "bitmap ^ meta")) != plain("a.p4", p4)
+    for old, new in (
+        ("found[switch] + 1", "1 + found[switch]"),
+        ("    made, copies", "    idle = 3\n    made, copies"),
+    ):
+        assert old in python
+        assert plain("a.py", python.replace(old, new)) == plain("a.py", python)
+
+
+def test_likeness_takes_time_that_grows_with_the_length():
+    began = time.process_time()
+    for name, text in (
+        ("a.p4", "a=a;" * 16_000),
+        ("a.p4", "".join(f"bit<8> x{n} = 0;" for n in range(4000))),
+        ("a.py", ("x = " + "1 + " * 900 + "1\n") * 17),
+    ):
+        plain(name, text)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "inside", ["", "skeleton", "02-a-header-of-your-own/skeleton", "a/b/c", "__MACOSX/../Lab 2 (final)/skeleton"]
+)
+def test_answers_in_folders_that_a_platform_made(inside, tmp_path):
+    """Moodle: 'Ana Müller_4711_assignsubmission_file_', with whatever the student's archive had around the files."""
+    lab, student = find("02"), "Ana Müller"
+    copy_lab(lab, student, tmp_path / "copy")
+    for number, name in enumerate((f"{student}_4711_assignsubmission_file_", "José O'Neil_12_assignsubmission_file_")):
+        target = tmp_path / "class" / name / inside
+        target.mkdir(parents=True)
+        if number == 0:
+            (target / "header.p4").write_text(right(lab, student, tmp_path / "copy")["header.p4"])
+        else:
+            shutil.copy(SOLUTIONS / "02/header.p4", target)
+    one, other = grade_all(tmp_path / "class", lab="02", seed=b"", only=(), jobs=1, told=lambda *_: None)
+    assert (one.report.points, one.report.student) == (100, student)
+    assert (other.report.passed, other.report.student, bool(other.report.digest)) == (False, "José O'Neil", True)
 
 
 def test_a_class(tmp_path):

@@ -19,6 +19,7 @@ from p4reduce_course.frame.grading import grade as grade_one
 from p4reduce_course.frame.grading import grade_all as grade_class
 from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, new_lab
 from p4reduce_course.frame.report import (
+    LOOK,
     Check,
     Finding,
     Report,
@@ -27,6 +28,7 @@ from p4reduce_course.frame.report import (
     counted,
     gradescope,
     junit,
+    write_looks,
 )
 from p4switch.base.files import read_bytes
 
@@ -61,6 +63,8 @@ def grade(flags: LabGrade) -> None:
     elif form != "text":
         print(writers[form](report), end="")
     _print(output, report)
+    if not write_looks(flags.folder, report):
+        output.line(f"note: {flags.folder / LOOK} cannot be written; what it would hold is in --json")
     if not report.passed:
         raise typer.Exit(EXIT_FAILED)
 
@@ -162,6 +166,8 @@ def _print_check(output: Output, check: Check, told: dict[Finding, str]) -> None
         return
     told[check.finding] = check.title
     said = check.finding.said.replace("\n", "\n        ")
-    for label, text in (("", said), ("where: ", check.finding.where), ("look:  ", check.finding.look)):
+    for label, text in (("", said), ("where: ", check.finding.where)):
         if text:
             output.line(f"        {label}{text}")
+    if check.finding.look:  # one line, however long, so that it can be copied
+        output.people.print(Text(f"        look:  {check.finding.look}"), soft_wrap=True)

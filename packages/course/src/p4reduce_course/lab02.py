@@ -88,7 +88,10 @@ class Case:
 
 
 def cases(layout: Layout, draws: Draws) -> list[Case]:
-    """Twenty frames: seven with a value, six without, four of other types, three cut short."""
+    """Twenty frames: the first three with small numbers, the last two at both ends of a field.
+
+    Eight have a value, five have none, four are of other types, three are cut short.
+    """
     random = draws.generator("frames")
 
     def number(bits: int) -> int:
@@ -98,11 +101,14 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
     for place in range(20):
         payload = random.bytes(number(5))
         hop = {name: number(width) for name, width in layout.fields}
-        kind = ("value", "bare", "other", "value", "bare", "cut", "value")[place % 7] if place else "value"
+        kind = ("value", "bare", "other", "value", "bare", "cut", "value")[place % 7] if place < 18 else "value"
         total = number(32)
-        if place < 2:  # both ends of a field
+        if place < 2:
+            payload, total = b"payload.", 1000
+            hop = {"kind": 1, "flags": 4, "hops": 7, "worker": 3, "seq": 100}
+        elif place >= 18:
+            kind, total = ("bare", "value")[place - 18], 0xFFFFFFFF
             hop |= {"hops": 255}
-            total = 0xFFFFFFFF
         if kind == "other":
             other = layout.ether_type ^ (1 << number(3))
             data = layout.frame(None, None, random.bytes(20), other)
@@ -128,7 +134,7 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
 
 
 FILE: Final = "header.p4"
-_ETHERNET: Final = 14
+_BYTES: Final = {"ethernet": 14, "hop": HOP_BYTES, "value": VALUE_BYTES}
 
 
 def grade(task: Task) -> Iterator[Check]:
@@ -160,35 +166,68 @@ class _Grader:
             Step("deparser", "20 frames, cut ones too, byte for byte", self.bytes),
         ]
 
+    @property
+    def _check(self) -> str:
+        return f"p4reduce p4 check {self.path}"
+
     # --- header
 
     def compile(self) -> None:
-        self.parts = compiled(self.task, FILE, self.program)
+        try:
+            self.parts = compiled(self.task, FILE, self.program)
+        except Wrong as wrong:
+            self._written(wrong)
+            raise
         for name in ("hop", "value", "ethernet"):
             if name not in self.parts.headers:
-                raise Wrong(f"the program has no header {name}: keep the names of the skeleton", str(self.path))
+                raise Wrong(
+                    f"the program has no header {name}: keep the names of the skeleton", str(self.path), self._check
+                )
+
+    def _written(self, wrong: Wrong) -> None:
+        """Raises Wrong where fields are the reason that a program does not compile: a header of odd bits."""
+        try:
+            text = without_comments(self.path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return
+        header = re.search(r"\bheader\s+hop_t\s*\{([^}]*)\}", text)
+        fields = re.findall(r"\bbit\s*<\s*(\d{1,4})\s*>\s*(\w+)\s*;", header[1]) if header else []
+        found = [(name, int(bits)) for bits, name in fields]
+        if sum(bits for _, bits in found) % 8:
+            try:
+                self._compare(found)
+            except Wrong as fields_wrong:
+                said = f"{fields_wrong.finding.said}\n{wrong.finding.said}"
+                raise Wrong(said, str(self.path), wrong.finding.look) from None
 
     def fields(self) -> None:
         assert self.parts is not None  # noqa: S101  (a gate before)
-        found = self.parts.headers["hop"]
+        self._compare(self.parts.headers["hop"])
+
+    def _compare(self, found: list[tuple[str, int]]) -> None:
+        """Raises Wrong where these are not the fields of the student's hop."""
         wanted = list(self.layout.fields)
         for number, ((name, bits), have) in enumerate(zip(wanted, found + [("", 0)] * 5, strict=False), start=1):
             if have == (name, bits):
                 continue
             if not have[0]:
-                raise Wrong(f"hop: field {number}, {name} of {bits} bits, is missing", str(self.path))
+                raise Wrong(f"hop: field {number}, {name} of {bits} bits, is missing", str(self.path), self._check)
             if have[0] == name:
                 raise Wrong(
-                    f"hop: field {number}, {name}, has {have[1]} bits; it has {bits} on the wire", str(self.path)
+                    f"hop: field {number}, {name}, has {have[1]} bits; it has {bits} on the wire",
+                    str(self.path),
+                    self._check,
                 )
             if sorted(found) == sorted(wanted):
                 said = f"hop: field {number} is {have[0]}; {name} comes there. The order is that of the README's table"
-                raise Wrong(said, str(self.path))
+                raise Wrong(said, str(self.path), self._check)
             raise Wrong(
-                f"hop: field {number} is {have[0]} of {have[1]} bits, expected {name} of {bits}", str(self.path)
+                f"hop: field {number} is {have[0]} of {have[1]} bits, expected {name} of {bits}",
+                str(self.path),
+                self._check,
             )
         if len(found) != len(wanted):
-            raise Wrong(f"hop has {len(found)} fields; it has {len(wanted)} on the wire", str(self.path))
+            raise Wrong(f"hop has {len(found)} fields; it has {len(wanted)} on the wire", str(self.path), self._check)
 
     # --- frames
 
@@ -196,7 +235,7 @@ class _Grader:
         assert self.parts is not None  # noqa: S101
         for case in self.cases:
             if case.kind in kinds:
-                yield case, Bench(self.program, self.parts).send(1, case.frame), look(self.path, [(1, case.frame)])
+                yield case, Bench(self.program, self.parts).send(1, case.frame), look(self.path, 1, case.frame)
 
     def finds_hop(self) -> None:
         for _, answer, show in self._each("value", "bare"):
@@ -220,23 +259,26 @@ class _Grader:
 
     def accepts(self) -> None:
         assert self.parts is not None  # noqa: S101
+        other, bare = (next(one for one in self.cases if one.kind == kind) for kind in ("other", "bare"))
         for state, open_ended in self.parts.states.items():
             if open_ended:
+                show = look(self.path, 1, (other if state == "start" else bare).frame)
                 said = (
                     f"the select of {state} has no default. P4 ends such a frame with the error NoMatch; this "
                     "switch lets it through, others lose it. Write default: accept"
                 )
-                raise Wrong(said, str(self.path))
-        if re.search(r"\bdefault\s*:\s*reject\b", without_comments(self.path.read_text("utf-8"))):
+                raise Wrong(said, str(self.path), show)
+        if re.search(r"\b(default|_)\s*:\s*reject\b", without_comments(self.path.read_text("utf-8"))):
             said = (
                 "default: reject gives up frames that are right: of other EtherTypes, or without a value. This switch "
                 "lets them through, others drop them. Write default: accept"
             )
-            raise Wrong(said, str(self.path))
+            raise Wrong(said, str(self.path), look(self.path, 1, other.frame))
         for case, answer, show in self._each("other"):
             if answer.sent != (case.expected,):
-                said = "a frame of another EtherType did not go on unchanged"
-                raise Wrong(f"{said}: default: accept in start, and nothing else changes it", str(self.path), show)
+                said = "a frame of another EtherType did not go on unchanged by port "
+                said += f"{self.layout.other_port}: default: accept in start, and nothing else changes it"
+                raise Wrong(said, str(self.path), show)
 
     def _left(self, answer: Answer, show: str) -> bytes:
         """The frame that left, by the right port."""
@@ -248,66 +290,98 @@ class _Grader:
             raise Wrong(said, str(self.path), show)
         return data
 
-    def _hop(self, answer: Answer, show: str) -> dict[str, int]:
-        """The hop that left; whether it is emitted is a check of its own."""
-        assert self.parts is not None  # noqa: S101
+    def _emitted(self, name: str, answer: Answer, show: str) -> bytes:
+        """A header as it left, wherever it stands; whether and where it is emitted are checks of their own."""
         data = self._left(answer, show)
-        if "hop" not in answer.emitted:
-            raise Wrong("hop did not leave: see part deparser", str(self.path), show)
-        return self.layout.unpacked(data[_ETHERNET:])
+        if name not in answer.emitted:
+            self._never(name, show)
+            raise Wrong(f"{name} came and did not leave: it is not valid any more", str(self.path), show)
+        start = sum(_BYTES[other] for other in answer.emitted[: answer.emitted.index(name)])
+        return data[start : start + _BYTES[name]]
+
+    def _hop(self, answer: Answer, show: str) -> dict[str, int]:
+        return self.layout.unpacked(self._emitted("hop", answer, show))
+
+    def _total(self, answer: Answer, show: str) -> int:
+        return int.from_bytes(self._emitted("value", answer, show), "big")
 
     def counts(self) -> None:
         for case, answer, show in self._each("value", "bare"):
-            hops, wanted = self._hop(answer, show)["hops"], case.hop["hops"] + 1 & 0xFF
-            if hops != wanted:
-                raise Wrong(f"hops was {case.hop['hops']} and left as {hops}, expected {wanted}", str(self.path), show)
+            found = self._hop(answer, show)
+            hops, was = found["hops"], case.hop["hops"]
+            if hops != was + 1 & 0xFF:
+                said = f"hops was {was} and left as {hops}, expected {was + 1 & 0xFF}"
+                if hops == was == 255:
+                    said += ": it wraps around, + does so"
+                elif hops == was:
+                    said += ": it was not changed. It grows by one in every frame with a hop"
+                    said += f"; this one {'has a' if case.kind == 'value' else 'has no'} value"
+                elif hops == was + 2 & 0xFF:
+                    said += ": it was counted twice"
+                raise Wrong(said, str(self.path), show)
+            for name in ("kind", "worker", "seq", *(("flags",) if case.kind == "value" else ())):
+                if found[name] != case.hop[name]:
+                    said = f"{name} was {case.hop[name]} and left as {found[name]}: no rule changes it"
+                    raise Wrong(said, str(self.path), show)
 
     def adds(self) -> None:
         for case, answer, show in self._each("value"):
-            data = self._left(answer, show)
-            if "value" not in answer.emitted:
-                raise Wrong("value did not leave: see part deparser", str(self.path), show)
-            total = self._total(data, answer)
-            assert case.total is not None  # noqa: S101
-            wanted = case.total + case.hop["worker"] & 0xFFFFFFFF
-            if total != wanted:
-                said = f"total was {case.total}, worker {case.hop['worker']}: total left as {total}, expected {wanted}"
-                if "value" not in answer.extracted:
-                    said += ": no state extracted value, see part parser"
-                elif total == case.hop["seq"]:
-                    said += ": that is seq, which is for frames without a value: ask hdr.value.isValid()"
-                elif total == case.total:
-                    said += ": it was not changed"
-                raise Wrong(said, str(self.path), show)
+            total, was = self._total(answer, show), case.total
+            worker, seq = case.hop["worker"], case.hop["seq"]
+            assert was is not None  # noqa: S101
+            wanted = was + worker & 0xFFFFFFFF
+            if total == wanted:
+                continue
+            said = f"total was {was}, worker {worker}: total left as {total}, expected {wanted}"
+            known = {
+                seq: "that is seq, which is for frames without a value: ask hdr.value.isValid() before you change it",
+                was: "it was not changed",
+                worker: "that is worker alone; total grows by it, hdr.value.total + (bit<32>)hdr.hop.worker",
+                was + seq & 0xFFFFFFFF: "seq was added, not worker",
+                was + 1 & 0xFFFFFFFF: "it grew by one, not by worker",
+                was - worker & 0xFFFFFFFF: "worker was taken away, not added",
+                was + 2 * worker & 0xFFFFFFFF: "worker was added twice",
+                seq + worker & 0xFFFFFFFF: "that is seq + worker; seq is for frames without a value: use else",
+                0xFFFFFFFF: "it wraps around, + does so",
+            }
+            if "value" not in answer.extracted:
+                said += ": no state extracted value, see part parser"
+            elif total in known:
+                said += f": {known[total]}"
+            raise Wrong(said, str(self.path), show)
 
     def puts_in(self) -> None:
         assert self.parts is not None  # noqa: S101
         for case, answer, show in self._each("bare"):
-            data = self._left(answer, show)
+            self._left(answer, show)
             if "value" not in answer.emitted:
-                if "value" not in self.parts.deparser:
-                    raise Wrong("value did not leave: see part deparser", str(self.path), show)
+                self._never("value", show)
                 said = "the frame had no value and left without one: hdr.value.setValid() is missing"
                 if "setValid" in without_comments(self.path.read_text("utf-8")):
                     said = "the frame had no value and left without one: hdr.value.setValid() was not run for it"
                     said += ", it belongs where hdr.value.isValid() is false"
                 raise Wrong(said, str(self.path), show)
-            total = self._total(data, answer)
-            if total != case.hop["seq"]:
-                said = f"total left as {total}, expected seq, {case.hop['seq']}"
+            total, worker, seq = self._total(answer, show), case.hop["worker"], case.hop["seq"]
+            if total != seq:
+                said = f"the frame had no value; total left as {total}, expected seq, {seq}"
                 if "value" in answer.extracted:
                     said += ": a state extracted value out of the payload, see part parser"
+                elif total == seq + worker & 0xFFFFFFFF:
+                    said += ": worker was added, too. That is for frames that came with a value: ask "
+                    said += "hdr.value.isValid() once, before you change it, and use else"
+                elif total == worker:
+                    said += ": that is worker"
                 elif self._reads_what_is_not_there():
                     said += (
                         ": fields of a header that is not valid hold nothing. Set it valid first, then write total, "
                         "and read nothing from it before"
                     )
                 raise Wrong(said, str(self.path), show)
-            flags = self._hop(answer, show)["flags"]
-            if flags != case.hop["flags"] | 1:
-                said = f"flags left as {flags:#06b}, expected {case.hop['flags'] | 1:#06b}"
+            flags, wanted = self._hop(answer, show)["flags"], case.hop["flags"] | 1
+            if flags != wanted:
+                said = f"the frame got a value; flags were {case.hop['flags']:#06b} and left as {flags:#06b}, expected "
                 why = "set bit 0 alone, the others stay" if flags & 1 else "the next switch would not find the value"
-                raise Wrong(f"{said}: {why}", str(self.path), show)
+                raise Wrong(f"{said}{wanted:#06b}: {why}", str(self.path), show)
 
     def _reads_what_is_not_there(self) -> bool:
         """Whether something is written to a value that is not valid yet, or a total is made of what total was."""
@@ -320,32 +394,33 @@ class _Grader:
                 return True
         return False
 
-    @staticmethod
-    def _total(data: bytes, answer: Answer) -> int:
-        start = _ETHERNET + (HOP_BYTES if "hop" in answer.emitted else 0)
-        return int.from_bytes(data[start : start + VALUE_BYTES], "big")
-
     # --- deparser
 
     def emits(self) -> None:
         assert self.parts is not None  # noqa: S101
+        show = look(self.path, 1, next(one for one in self.cases if one.kind == "value").frame)
         for name in ("hop", "value"):
-            if name not in self.parts.deparser:
-                said = f"{name} is never emitted: what is parsed and not emitted is cut out of the frame"
-                raise Wrong(f"{said}. packet.emit(hdr.{name}) is missing", str(self.path))
+            self._never(name, show)
         if self.parts.deparser != ["ethernet", "hop", "value"]:
             order = ", ".join(self.parts.deparser)
             said = f"headers are emitted in the order {order}; the wire has ethernet, hop, value"
-            raise Wrong(said, str(self.path))
+            raise Wrong(said, str(self.path), show)
+
+    def _never(self, name: str, show: str) -> None:
+        assert self.parts is not None  # noqa: S101
+        if name not in self.parts.deparser:
+            said = f"{name} is never emitted: what is parsed and not emitted is cut out of the frame"
+            raise Wrong(f"{said}. packet.emit(hdr.{name}) is missing", str(self.path), show)
 
     def bytes(self) -> None:
-        for number, (case, answer, show) in enumerate(self._each("value", "bare", "other", "cut"), start=1):
+        for case, answer, show in self._each("value", "bare", "other", "cut"):
+            what = {"value": "with a value", "bare": "without a value", "other": "of another EtherType"}.get(case.kind)
             if case.expected is None and answer.sent:
-                said = f"frame {number} is cut short in a header and was sent on; the skeleton drops parser errors"
+                said = "a frame that is cut short in a header was sent on; the skeleton drops parser errors"
                 raise Wrong(said, str(self.path), show)
             if case.expected is not None and answer.sent != (case.expected,):
                 left = f"port {answer.sent[0][0]}, {answer.sent[0][1].hex()}" if answer.sent else "nothing"
-                said = f"frame {number}: left {left}; expected port {case.expected[0]}, {case.expected[1].hex()}"
+                said = f"a frame {what}: left {left}; expected port {case.expected[0]}, {case.expected[1].hex()}"
                 raise Wrong(said, str(self.path), show)
 
 

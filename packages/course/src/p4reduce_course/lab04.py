@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,8 @@ from p4reduce_course.sandbox.process import StudentCode
 FILE: Final = "quantize.py"
 CHUNKS: Final = 1000
 LANES: Final = 16
+_SHOWN: Final = 4
+"""values of a call that is shown"""
 _FAR: Final = 1 << 12
 """exponents beyond this are nobody's: float64 ends at 2^1024"""
 
@@ -57,6 +60,7 @@ class _Grader:
         self.draws = task.hidden
         self.limit = limit_of(task.personal)
         self.path = str(task.answers / FILE)
+        self._call = ""
 
     def steps(self) -> list[Step]:
         return [
@@ -71,30 +75,52 @@ class _Grader:
             Step("bound", "1,000 chunks of 2 to 64 workers within n/2 units", self.bound),
         ]
 
+    # --- what shows it
+
+    def _asked(self, name: str, *arguments: Any) -> Any:
+        try:
+            return self.code.call(name, *arguments)
+        except Wrong as wrong:
+            raise self._wrong(wrong.finding.said, wrong.finding.where) from None
+
+    def _wrong(self, said: str, where: str = "") -> Wrong:
+        """What is wrong, with the last call of the student's that was made, or a smaller one."""
+        code = f"import numpy as np, quantize; print(quantize.{self._call})"
+        return Wrong(
+            said, where or self.path, f"cd {Path(self.path).parent} && python3 -c '{code}'" if self._call else ""
+        )
+
     # --- the student's functions, with what they return looked at
 
     def _quantize(self, values: Floats, e: int) -> NDArray[np.int64]:
-        found = self.code.call("quantize", values, e)
+        shown = values if values.size <= _SHOWN else values[: _SHOWN - 1]
+        self._call = f"quantize(np.array({shown.tolist()}), {e})"
+        found = self._asked("quantize", values, e)
         if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
             kind = f"an array of {found.dtype}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
-            raise Wrong(f"quantize returned {kind}; return an array of integers: .astype(numpy.int64)", self.path)
+            raise self._wrong(f"quantize returned {kind}; return an array of integers: .astype(numpy.int64)")
         if found.shape != values.shape:
-            raise Wrong(f"quantize returned shape {found.shape} for values of shape {values.shape}", self.path)
+            raise self._wrong(f"quantize returned shape {found.shape} for values of shape {values.shape}")
         return found.astype(np.int64)
 
     def _dequantize(self, total: NDArray[np.int64], e: int) -> Floats:
-        found = self.code.call("dequantize", total, e)
+        self._call = f"dequantize(np.array({total[:_SHOWN].tolist()}), {e})"
+        found = self._asked("dequantize", total, e)
         if not isinstance(found, np.ndarray) or found.dtype.kind != "f" or found.shape != total.shape:
-            raise Wrong("dequantize must return an array of floats, of the same shape", self.path)
+            raise self._wrong("dequantize must return an array of floats, of the same shape")
         return found.astype(np.float64)
 
     def _exponent(self, largest: list[float], workers: int) -> int:
-        found: Any = self.code.call("common_exponent", largest, workers)
+        same = len(set(largest)) == 1
+        self._call = (
+            f"common_exponent({[largest[0]] if same else largest}{f' * {len(largest)}' if same else ''}, {workers})"
+        )
+        found: Any = self._asked("common_exponent", largest, workers)
         if isinstance(found, bool) or not isinstance(found, int):
             shown = f"{found!r}"[:60]
-            raise Wrong(f"common_exponent({largest[:3]}, {workers}) returned {shown}; return an int", self.path)
+            raise self._wrong(f"common_exponent({largest[:3]}, {workers}) returned {shown}; return an int")
         if abs(found) > _FAR:
-            raise Wrong(f"common_exponent returned {found}; floats end at 2^1024", self.path)
+            raise self._wrong(f"common_exponent returned {found}; floats end at 2^1024")
         return found
 
     # --- rounding
@@ -109,12 +135,17 @@ class _Grader:
                 continue
             place = int(np.argmax(off))
             value = f"{values[place]:.6g}"
+            self._call = f"quantize(np.array([{value}]), {e})"
             said = f"quantize of {value} with exponent {e} is {found[place]}; times 2^{e} it is {exact[place]:.4f}"
             if np.array_equal(found, np.trunc(exact).astype(np.int64)):
                 said += ": the fraction was cut off. Round to the nearest: numpy.rint, then .astype"
             elif np.array_equal(found, np.floor(exact).astype(np.int64)):
                 said += ": it was rounded down. Round to the nearest: numpy.rint"
-            raise Wrong(said, self.path)
+            elif np.array_equal(found, np.ceil(exact).astype(np.int64)):
+                said += ": it was rounded up. Round to the nearest: numpy.rint"
+            elif off[place] > np.abs(exact).max():
+                said += ": does that type of integers hold it?"
+            raise self._wrong(said)
 
     def back(self) -> None:
         random = self.draws.generator("back")
@@ -124,7 +155,7 @@ class _Grader:
             if not np.allclose(found, wanted, rtol=1e-6, atol=0):
                 said = f"dequantize of {totals[0]} with exponent {e} is {float(found[0])!r}, expected "
                 said += f"{float(wanted[0])!r}"
-                raise Wrong(f"{said}: a sum s stands for s / 2^e", self.path)
+                raise self._wrong(f"{said}: a sum s stands for s / 2^e")
 
     # --- exponent
 
@@ -147,7 +178,7 @@ class _Grader:
             )
             if round(Fraction(each) * Fraction(2) ** e) <= self.limit:
                 said += ": each one fits, their sum overflows. Divide the limit by the number of workers"
-            raise Wrong(said, self.path)
+            raise self._wrong(said)
 
     def everybody(self) -> None:
         for number in range(40):
@@ -157,10 +188,9 @@ class _Grader:
             e, wanted = self._exponent(largest, workers), exponent(largest[place], workers, self.limit)
             if e > wanted:
                 said = f"worker {place} has {largest[place]:.6g}, the others at most a thousandth; the exponent is {e}"
-                raise Wrong(
+                raise self._wrong(
                     f"{said}, which suits somebody else: {wanted} is the most. Take the largest of all workers, "
                     "not of one",
-                    self.path,
                 )
 
     def generous(self) -> None:
@@ -171,7 +201,7 @@ class _Grader:
                 said = (
                     f"{workers} workers, the largest is {max(largest):.6g}: the exponent is {e}, and {wanted} fits too"
                 )
-                raise Wrong(f"{said}: every bit given away doubles the error", self.path)
+                raise self._wrong(f"{said}: every bit given away doubles the error")
 
     # --- special
 
@@ -179,11 +209,12 @@ class _Grader:
         e = self._exponent([0.0] * 4, 4)
         nothing = np.zeros((4, LANES))
         if self._quantize(nothing, e).any() or self._dequantize(np.zeros(LANES, np.int64), e).any():
-            raise Wrong("zeros did not stay zeros", self.path)
+            raise self._wrong("zeros did not stay zeros")
 
     def refuses(self) -> None:
         for value in (math.nan, math.inf, -math.inf):
             values = np.array([1.0, value, 2.0])
+            self._call = f"quantize(np.array([1.0, {f'np.{value}'.replace('np.-', '-np.')}, 2.0]), 3)"
             try:
                 found = self.code.call("quantize", values, 3)
             except Wrong as wrong:
@@ -192,16 +223,14 @@ class _Grader:
                 raise
             shown = found[1] if isinstance(found, np.ndarray) else found
             said = f"quantize took {value} and sent {shown}: no integer stands for it, and nobody would notice"
-            raise Wrong(f"{said}. Raise ValueError unless numpy.isfinite(values).all()", self.path)
+            raise self._wrong(f"{said}. Raise ValueError unless numpy.isfinite(values).all()")
 
     def extremes(self) -> None:
         for scale in (1e-30, 1e30, 2.0**-1000, 1.0):
             largest = [scale, scale / 3, 0.0]
             e, wanted = self._exponent(largest, 3), exponent(scale, 3, self.limit)
             if e != wanted:
-                raise Wrong(
-                    f"with {scale:g} as the largest of 3 workers the exponent is {e}, expected {wanted}", self.path
-                )
+                raise self._wrong(f"with {scale:g} as the largest of 3 workers the exponent is {e}, expected {wanted}")
 
     # --- bound
 
@@ -216,14 +245,14 @@ class _Grader:
             if np.abs(total).max() > self.limit:
                 most = int(np.abs(total).max())
                 said = f"chunk {number} of {workers} workers: a lane's sum is {most}, beyond {self.limit}"
-                raise Wrong(f"{said}: the switch would wrap it around", self.path)
+                raise self._wrong(f"{said}: the switch would wrap it around")
             found = self._dequantize(total, e)
             unit = math.ldexp(1.0, -e)
             exact = np.array([math.fsum(column) for column in values.T])
             off = np.abs(found - exact)
             if (off > workers * unit / 2 * (1 + 1e-9) + 1e-6 * np.abs(exact)).any():
                 said = f"chunk {number} of {workers} workers errs by {off.max() / unit:.2f} units of 2^({-e})"
-                raise Wrong(f"{said}; rounded to the nearest it is {workers / 2:g} at most", self.path)
+                raise self._wrong(f"{said}; rounded to the nearest it is {workers / 2:g} at most")
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

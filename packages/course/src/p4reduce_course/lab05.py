@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar
 
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
-from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.p4 import GROUP, LANES, PUSH, RESULT, Bench, Lanes, Sum, added, compiled, full, read
+from p4reduce_course.frame.report import Check, Wrong, counted
+from p4reduce_course.p4 import (
+    LANES,
+    RESULT,
+    WRAP,
+    Bench,
+    Lanes,
+    Push,
+    Strangers,
+    added,
+    compiled,
+    entries_text,
+    full,
+    new_bench,
+    read,
+    shown,
+    shrunk,
+)
 from p4reduce_course.sandbox.process import StudentCode
-from p4reduce_course.sandbox.program import Parts, StudentProgram
+from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
 # Grading lab 05: the switch by scripts, the worker by ticks, both together under loss.
 
@@ -20,6 +38,7 @@ P4_FILE: Final = "loss.p4"
 WORKER_FILE: Final = "worker.py"
 WORKERS: Final = 4
 TIMEOUT: Final = 12
+T = TypeVar("T")
 _DELAY: Final = 2
 """ticks of a link"""
 _MOST_TICKS: Final = 3000
@@ -30,6 +49,81 @@ _SENDS: Final = {0.0: 1.0, 0.01: 1.4, 0.1: 3.0}
 def numbers_of(draws: Draws) -> tuple[int, int]:
     """EtherType and slots of a student."""
     return 0x8B00 + draws.integer("ether_type", 1, 0xF0), draws.choice("slots", (4, 8))
+
+
+Outcome = Literal["first", "complete", "early", "late"]
+"""A first contribution, one that completes its chunk, a repetition before the chunk is complete, and one after it."""
+_REGISTERS: Final = ("bitmaps", *(f"sums{lane}" for lane in range(LANES)), "done")
+
+
+@dataclass
+class Model:
+    """What a switch with two cells for each slot has to remember, of each cell."""
+
+    slots: int
+    workers: int
+    bitmaps: dict[int, int] = field(default_factory=dict)
+    sums: dict[int, Lanes] = field(default_factory=dict)
+    done: dict[int, int] = field(default_factory=dict)
+
+    def push(self, push: Push) -> Outcome:
+        """One frame."""
+        cell = push.seq % (2 * self.slots)
+        before = self.bitmaps.get(cell, 0)
+        if before & push.bit:
+            return "late" if self.done[cell] else "early"
+        self.sums[cell] = added(self.sums[cell], push.lanes) if before else push.lanes
+        self.bitmaps[cell] = before | push.bit
+        other = (cell + self.slots) % (2 * self.slots)
+        self.bitmaps[other] = self.bitmaps.get(other, 0) & ~push.bit
+        self.done[cell] = int(before | push.bit == full(self.workers))
+        return "complete" if self.done[cell] else "first"
+
+    def possible(self, pushes: Sequence[Push]) -> bool:
+        """Whether workers send such frames: with any of them lost before the switch, and RESULTs behind it."""
+        there: dict[int, set[int]] = {}
+        newest: dict[int, int] = {}
+        for push in pushes:
+            mine = newest.get(push.worker, -1)
+            if push.seq >= self.slots and len(there.get(push.seq - self.slots, ())) < self.workers:
+                return False  # a worker goes on when it has the RESULT of the other cell
+            if push.seq <= mine - self.slots:
+                return False  # it has that one, too
+            there.setdefault(push.seq, set()).add(push.worker)
+            newest[push.worker] = max(mine, push.seq)
+        return True
+
+
+@dataclass(frozen=True)
+class _Played:
+    """A frame with what the switch did and what it had to do.
+
+    Attributes:
+        sent: port, kind, chunk and lanes of what left; the last three are None where it is too short.
+        expected: lanes of the RESULT, where one has to leave.
+        before, after, wanted: bitmap, sums and done of the cell, and bitmap of the other one, where the program has
+            the registers of the skeleton; ``wanted``: those of the model.
+    """
+
+    push: Push
+    outcome: Outcome
+    sent: tuple[tuple[int, tuple[int, int, Lanes] | None], ...]
+    expected: Lanes
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    wanted: tuple[int, ...] = ()
+
+    def right(self, workers: int) -> bool:
+        """Whether what left is what has to leave."""
+        if sorted(port for port, _ in self.sent) != self.ports(workers):
+            return False
+        return all(header == (RESULT, self.push.seq, self.expected) for _, header in self.sent)
+
+    def ports(self, workers: int) -> list[int]:
+        """By which it has to leave."""
+        if self.outcome == "complete":
+            return list(range(1, workers + 1))
+        return [self.push.worker] if self.outcome == "late" else []
 
 
 def grade(task: Task) -> Iterator[Check]:
@@ -51,6 +145,9 @@ class _Grader:
         self.draws = task.hidden
         self.program = program
         self.parts: Parts | None = None
+        self._chunks, self._ticks = 0, dict[int, list[int]]()  # of the last worker: RESULTs that came, by tick
+        self._told: dict[tuple[int, str], Wrong] = {}
+        self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[Step]:
         return [
@@ -59,6 +156,7 @@ class _Grader:
             Step("worker", "again after a time-out, and only what is missing", self.again),
             Step("worker", "each chunk by itself", self.each),
             Step("switch", "the program compiles", self.compile, gate=True),
+            Step("switch", "what is not for the slots is dropped", self.strangers),
             Step("switch", "sums, cell by cell, twice around", self.sums),
             Step("switch", "a repetition before the end is dropped", self.early),
             Step("switch", "a repetition after it gets the RESULT, alone", self.late),
@@ -72,15 +170,17 @@ class _Grader:
 
     def compile(self) -> None:
         self.parts = compiled(self.task, P4_FILE, self.program)
-        self._bench()
+        for name, cells in self.parts.registers.items():
+            if name.rpartition(".")[2] in _REGISTERS and cells < 2 * self.slots:
+                said = f"register {name.rpartition('.')[2]} has {counted(cells, 'cell')}; there are {self.slots} slots"
+                said += " with two cells each: leave SLOTS as it is, and each register at 2 * SLOTS cells"
+                raise Wrong(said, str(self.path), f"p4reduce p4 check {self.path}")
+        with self._bench():
+            pass
 
-    def _bench(self, workers: int = 3) -> Bench:
+    def _bench(self, workers: int = 3) -> AbstractContextManager[Bench]:
         assert self.parts is not None  # noqa: S101  (a gate before)
-        bench = Bench(self.program, self.parts)
-        for worker in range(1, workers + 1):
-            bench.insert("worker", (worker,), "member", (1 << worker - 1, full(workers)))
-        bench.group(GROUP, range(1, workers + 1))
-        return bench
+        return new_bench(self.program, self.parts, workers)
 
     def _lanes(self, worker: int, seq: int) -> Lanes:
         random = self.draws.generator(f"lanes {worker} {seq}")
@@ -92,179 +192,305 @@ class _Grader:
             total = added(total, self._lanes(worker, seq))
         return total
 
-    def _push(self, bench: Bench, worker: int, seq: int) -> list[tuple[int, Sum | None]]:
-        data = Sum(PUSH, seq, self._lanes(worker, seq)).frame(self.ether_type)
-        return [(port, read(frame)) for port, frame in bench.send(worker, data).sent]
+    def _pushes(self, come: Iterable[tuple[int, int]]) -> list[Push]:
+        """Frames by worker and chunk."""
+        return [Push(worker, seq, self._lanes(worker, seq)) for worker, seq in come]
 
-    def _result(self, sent: Sequence[tuple[int, Sum | None]], ports: Sequence[int], seq: int, what: str) -> None:
-        found = sorted(port for port, _ in sent)
-        if found != list(ports):
-            raise Wrong(f"{what}: frames left by ports {found or 'none'}, expected {list(ports)}", str(self.path))
-        for _, header in sent:
-            if header is None or header.kind != RESULT or header.seq != seq:
-                raise Wrong(f"{what}: what left is not the RESULT of chunk {seq}", str(self.path))
-            if header.lanes != self._sum(seq):
-                lane = next(n for n in range(LANES) if header.lanes[n] != self._sum(seq)[n])
-                said = f"{what}: lane{lane} is {header.lanes[lane]}, expected {self._sum(seq)[lane]}"
-                for worker in (1, 2, 3):
-                    if header.lanes[lane] == self._lanes(worker, seq)[lane]:
-                        said += f", and it is what worker {worker} sent: the sum is in sums{lane}"
-                        raise Wrong(said, str(self.path))
-                raise Wrong(f"{said}: something was added that does not belong to it, or added twice", str(self.path))
+    @property
+    def _known(self) -> bool:
+        """Whether the program has the registers of the skeleton."""
+        assert self.parts is not None  # noqa: S101
+        last = [name.rpartition(".")[2] for name in self.parts.registers]
+        return all(last.count(name) == 1 for name in _REGISTERS)
+
+    def _play(self, pushes: Sequence[Push], workers: int = 3, inside: bool = False) -> list[_Played]:
+        """Frames sent to an empty switch; ``inside``: whether its registers are looked at, too."""
+        model, inside = Model(self.slots, workers), inside and self._known
+        found = []
+        with self._bench(workers) as bench:
+            for push in pushes:
+                before = self._cells(bench, push) if inside else ()
+                answer = bench.send(push.worker, push.frame(self.ether_type))
+                after = self._cells(bench, push) if inside else ()
+                found.append(self._one(model, push, answer, before, after))
+        return found
+
+    def _one(
+        self, model: Model, push: Push, answer: Answer, before: tuple[int, ...] = (), after: tuple[int, ...] = ()
+    ) -> _Played:
+        outcome = model.push(push)
+        cell, other = push.seq % (2 * self.slots), (push.seq + self.slots) % (2 * self.slots)
+        sums = model.sums[cell]
+        wanted = (model.bitmaps[cell], *sums, model.done[cell], model.bitmaps.get(other, 0))
+        headers = ((port, read(data)) for port, data in answer.sent)
+        sent = tuple((port, None if one is None else (one.kind, one.seq, one.lanes)) for port, one in headers)
+        return _Played(push, outcome, sent, sums, before, after, wanted)
+
+    def _cells(self, bench: Bench, push: Push) -> tuple[int, ...]:
+        own = bench.values(_REGISTERS, push.seq % (2 * self.slots))
+        return (*own, *bench.values(_REGISTERS[:1], (push.seq + self.slots) % (2 * self.slots)))
+
+    def _judge(self, name: str, pushes: Sequence[Push], outcomes: Collection[Outcome]) -> None:
+        """Raises Wrong where a frame with one of these outcomes is answered wrong, with the shortest that show it."""
+        for place, one in enumerate(self._play(pushes)):
+            if one.outcome in outcomes and not one.right(3):
+                wrong = self._shortest(name, pushes[: place + 1], 3)
+                self._wrong = self._wrong or wrong
+                raise wrong
+
+    def _shortest(self, name: str, pushes: Sequence[Push], workers: int) -> Wrong:
+        """What is wrong with the last of some frames, shown with as few of them as show it."""
+
+        def fails(candidate: Sequence[Push]) -> bool:
+            if not Model(self.slots, workers).possible(candidate):
+                return False
+            *others, last = self._play(candidate, workers)
+            return last.outcome == outcome and not last.right(workers) and all(one.right(workers) for one in others)
+
+        first = next(place for place, one in enumerate(self._play(pushes, workers)) if not one.right(workers))
+        pushes, outcome = pushes[: first + 1], self._play(pushes[: first + 1], workers)[-1].outcome
+        found = shrunk(pushes, self.slots, fails)
+        played = self._play(found, workers, inside=True)
+        last = played[-1]
+        said = self._said(last, workers)
+        causes = ((one, self._cause(one, workers)) for one in played)
+        one, cause = next(((one, cause) for one, cause in causes if cause), (last, ""))
+        if cause:
+            said = f"{said}: {cause}" if one is last else f"{one.push}: {cause}. It shows later: {said}"
+        frames = [(push.worker, push.frame(self.ether_type), str(push)) for push in found]
+        if (workers, said) not in self._told:  # one mistake, one name of the frames that show it
+            look = shown(self.path, self.task.folder, name, workers, frames)
+            self._told[workers, said] = Wrong(said, str(self.path), *look)
+        return self._told[workers, said]
+
+    def _said(self, one: _Played, workers: int) -> str:
+        """What a switch did with a frame, and what was right."""
+        ports = sorted(port for port, _ in one.sent)
+        what = {
+            "first": f"{one.push} came, and the chunk is not complete",
+            "complete": f"{one.push} completed the chunk",
+            "early": f"{one.push} came again before the chunk was complete",
+            "late": f"worker {one.push.worker} lost the RESULT of chunk {one.push.seq} and asks again",
+        }[one.outcome]
+        if ports != one.ports(workers):
+            left = f"frames left by ports {ports}" if ports else "nothing left"
+            right = f"expected ports {one.ports(workers)}" if one.ports(workers) else "drop it"
+            gone = one.outcome == "late" and not ports
+            return f"{what}; nothing left: the RESULT is gone" if gone else f"{what}; {left}, {right}"
+        header = next(header for _, header in one.sent if header != (RESULT, one.push.seq, one.expected))
+        if header is None or header[:2] != (RESULT, one.push.seq):
+            shown = "it is too short" if header is None else f"kind {header[0]}, seq {header[1]}"
+            return f"{what}; what left is not the RESULT of chunk {one.push.seq}: {shown}"
+        lane = next(n for n in range(LANES) if header[2][n] != one.expected[n])
+        return f"{what}; lane{lane} is {header[2][lane]}, expected {one.expected[lane]}"
+
+    def _cause(self, one: _Played, workers: int) -> str:
+        """Why a frame is answered wrong, by the registers; empty where they say nothing."""
+        ports = sorted(port for port, _ in one.sent)
+        if not one.after:
+            return ""
+        bitmap, *sums, done, other = one.after
+        right_bitmap, *right_sums, right_done, right_other = one.wanted
+        cell = one.push.seq % (2 * self.slots)
+        fresh = one.outcome in ("first", "complete")
+        if fresh and one.after == one.before:
+            if one.before[0] & one.push.bit:
+                return f"its bit was in the bitmap of cell {cell} already, so it was taken for a repetition"
+            if ports == [one.push.worker]:
+                said = "it was taken for a repetition of another chunk, whose cell was used again too early"
+                return f"{said}: every index is slot, seq & (2 * SLOTS - 1)"
+            return f"nothing changed in cell {cell}: every index is slot, seq & (2 * SLOTS - 1)"
+        if not fresh and one.after != one.before:
+            return "it was added twice: ask for the sender's bit in the bitmap first, and change nothing"
+        if other != right_other:
+            said = f"the bitmap of the other cell is {other:#b}, expected {right_other:#b}: a worker that uses one cell"
+            return f"{said} takes its own bit out of the other one, others & ~meta.bit_"
+        if bitmap != right_bitmap:
+            said = f"the bitmap of cell {cell} is {bitmap:#b}, expected {right_bitmap:#b}"
+            if bitmap == 0 and one.outcome == "complete":
+                return f"{said}: the RESULT must stay until nobody can ask for it. Do not write 0 yourself"
+            return f"{said}: put the sender's bit in, bitmap | meta.bit_, and write it to its own cell"
+        for lane in range(LANES):
+            if sums[lane] != right_sums[lane]:
+                return self._sums(one, lane, cell)
+        if done != right_done:
+            when = (
+                "the chunk is complete" if right_done else "the chunk is not complete, whatever was in this cell before"
+            )
+            return f"done of cell {cell} is {done}: write {right_done} to done when {when}"
+        if one.right(workers):
+            return ""
+        if one.outcome == "late" and not ports:
+            said = f"done of cell {cell} is {done}, the bitmap {bitmap:#b}. A repetition in a cell that is done is"
+            return f"{said} answered from its sums, whoever has gone on: std.egress_spec = std.ingress_port"
+        if one.outcome == "late" and ports != [one.push.worker]:
+            return "send the RESULT to this worker alone: std.egress_spec = std.ingress_port"
+        if one.outcome == "complete" and ports != one.ports(workers):
+            return "send the RESULT to all workers: std.mcast_grp = 1"
+        if one.outcome in ("first", "early") and ports:
+            how = "mark_to_drop(std)" if ports == [0] else "nothing leaves before the bitmap is meta.full"
+            return f"its numbers are in the registers, drop the frame: {how}"
+        header = next(header for _, header in one.sent if header != (RESULT, one.push.seq, one.expected))
+        if header is None or header[0] != RESULT:
+            return "set kind to RESULT"
+        if header[1] != one.push.seq:
+            return "leave seq as it is"
+        lane = next(n for n in range(LANES) if header[2][n] != one.expected[n])
+        if header[2][lane] == one.push.lanes[lane]:
+            return f"that is what worker {one.push.worker} sent: the sum is in sums{lane}"
+        other_lane = next((n for n in range(LANES) if header[2][lane] == one.expected[n]), lane)
+        return f"the sum of lane{lane} is in sums{lane}" + (
+            f", and what left is lane{other_lane}'s" if other_lane != lane else ""
+        )
+
+    def _sums(self, one: _Played, lane: int, cell: int) -> str:
+        """Why a sum of a cell is not right."""
+        got, wanted, before, mine = (
+            one.after[1 + lane],
+            one.wanted[1 + lane],
+            one.before[1 + lane],
+            one.push.lanes[lane],
+        )
+        said = f"sums{lane} of cell {cell} is {got}, expected {wanted}"
+        if got == before:
+            return f"{said}: nothing was written to it"
+        if got == mine:
+            return f"{said}: that is what this worker sent alone. Read the sum so far, and add it"
+        if not one.before[0] and got == (before + mine) % WRAP:
+            return f"{said}: what an earlier chunk left was added. Add only where the bitmap is not 0"
+        if got == WRAP - 1:
+            return f"{said}: a sum wraps around at 2^32, + does so"
+        return f"{said}: something was added that does not belong to it, or added twice"
+
+    def strangers(self) -> None:
+        assert self.parts is not None  # noqa: S101  (a gate before)
+        Strangers(self.path, self.task.folder, self.ether_type, _REGISTERS).check(self.program, self.parts)
 
     def sums(self) -> None:
-        bench = self._bench()
-        for seq in range(4 * self.slots + 1):
-            for worker in (2, 1):
-                if sent := self._push(bench, worker, seq):
-                    raise Wrong(self._too_early(worker, seq, [port for port, _ in sent]), str(self.path))
-            self._result(self._push(bench, 3, seq), (1, 2, 3), seq, f"chunk {seq}")
-
-    def _too_early(self, worker: int, seq: int, ports: list[int]) -> str:
-        said = f"worker {worker}'s first PUSH of chunk {seq}: the chunk is not complete, and something left"
-        if ports != [worker] or seq < self.slots:
-            return f"{said} by ports {ports}"
-        said += ", as if it were a repetition: its bit is in the cell from"
-        if seq < 2 * self.slots:
-            return f"{said} chunk {seq - self.slots}. The cell was used again too early: seq & (2 * SLOTS - 1)"
-        return f"{said} chunk {seq - 2 * self.slots}. A worker that uses one cell takes its bit out of the other one"
+        chunks = range(4 * self.slots + 1)
+        come = [(worker, seq) for seq in chunks for worker in (2, 1, 3)]
+        self._judge("sums", self._pushes(come), ("first", "complete"))
 
     def early(self) -> None:
-        bench = self._bench()
+        come: list[tuple[int, int]] = []
         for seq in range(2 * self.slots + 1):  # the last one in a cell that was done before
-            come = (1, 1, 2, 1, 2) if seq in (0, 2 * self.slots) else (1, 2)
-            for place, worker in enumerate(come):
-                if not (sent := self._push(bench, worker, seq)):
-                    continue
-                if worker not in come[:place]:
-                    raise Wrong(self._too_early(worker, seq, [port for port, _ in sent]), str(self.path))
-                said = f"worker {worker}'s PUSH of chunk {seq} came again, and something left before worker 3 was in"
-                if seq:
-                    said += ". The cell was used before: write 0 to done while the chunk is not complete"
-                raise Wrong(said, str(self.path))
-            what = f"chunk {seq} after repetitions of workers 1 and 2"
-            self._result(self._push(bench, 3, seq), (1, 2, 3), seq, what)
+            workers = (1, 1, 2, 1, 2, 3) if seq in (0, 2 * self.slots) else (1, 2, 3)
+            come += [(worker, seq) for worker in workers]
+        self._judge("early", self._pushes(come), ("first", "early", "complete"))
 
     def late(self) -> None:
-        bench = self._bench()
-        for seq in range(2 * self.slots):  # each cell
-            for worker in (1, 2, 3):
-                self._push(bench, worker, seq)
-            for worker in (2, 3, 2):
-                sent = self._push(bench, worker, seq)
-                if not sent:
-                    said = f"worker {worker} lost the RESULT of chunk {seq} and asks again; nothing left: the RESULT is"
-                    said += " gone. A repetition in a cell that is done is answered from its sums"
-                    if seq:
-                        said += f". It works for chunk {seq - 1}: has each register 2 * SLOTS cells?"
-                    raise Wrong(said, str(self.path))
-                self._result(sent, (worker,), seq, f"worker {worker} asks again for chunk {seq}")
+        come = [(worker, seq) for seq in range(2 * self.slots) for worker in (1, 2, 3, 2, 3, 2)]  # each cell
+        self._judge("late", self._pushes(come), {"late"})
 
     def stays(self) -> None:
-        bench, seq = self._bench(), self.slots
-        for worker in (1, 2, 3):
-            self._push(bench, worker, 0)
-        # They have the RESULT of chunk 0 and go on; worker 3 has not.
-        answered = [self._push(bench, worker, seq) for worker in (1, 2)]
-        sent = self._push(bench, 3, 0)
-        try:
-            self._result(sent, (3,), 0, f"worker 3 asks for chunk 0 while others are at chunk {seq}")
-        except Wrong as wrong:
-            said = wrong.finding.said
-            if any(answered):
-                said += f". Its cell was used again too early: chunk {seq} goes into the other cell"
-            elif not sent:
-                said += ". Its bit has left the cell, or done has: a worker takes out its own bit, others' stay, and"
-                said += " done tells that chunk 0 is complete though bits have left"
-            raise Wrong(said, str(self.path)) from None
-        self._result(self._push(bench, 3, seq), (1, 2, 3), seq, f"chunk {seq} after that")
+        # Workers 1 and 2 have the RESULT of chunk 0 and go on; worker 3 has not. Then the cell is used again.
+        here, other, again = 0, self.slots, 2 * self.slots
+        come = [(1, here), (2, here), (3, here), (1, other), (2, other), (3, here), (3, other), (2, other)]
+        come += [(1, again), (3, other), (2, again), (1, again), (3, again), (2, again)]
+        self._judge("stays", self._pushes(come), ("first", "complete", "early", "late"))
 
     # --- the worker
 
+    def _create(self, rank: int, chunks: int) -> None:
+        self.code.call("create", rank, chunks, self.slots, TIMEOUT)
+        self._chunks, self._ticks = chunks, {}
+
     def _step(self, rank: int, now: int, results: Sequence[int]) -> list[int]:
+        self._ticks[now] = list(results)
         found: Any = self.code.call("step", rank, now, list(results))
         if not isinstance(found, list) or not all(isinstance(c, int) and not isinstance(c, bool) for c in found):
-            raise Wrong(f"step returned {str(found)[:60]!r}; return a list of chunks", self.file)
+            raise self._misstep(f"step returned {str(found)[:60]!r}; return a list of chunks")
         return found
 
+    def _misstep(self, said: str) -> Wrong:
+        """What is wrong in the worker, with the ticks that show it."""
+        came = {now: results for now, results in self._ticks.items() if results}
+        code = f"from worker import Worker; w = Worker({self._chunks}, {self.slots}, {TIMEOUT}); came = {came}; "
+        code += f"[print(t, w.step(t, came.get(t, []))) for t in range({max(self._ticks) + 1})]"
+        return Wrong(said, self.file, f"cd {Path(self.file).parent} && python3 -c '{code}'")
+
     def window(self) -> None:
-        chunks = 3 * self.slots
-        self.code.call("create", 0, chunks, self.slots, TIMEOUT)
+        slots = self.slots
+        self._create(0, 3 * slots)
         sent = self._step(0, 0, [])
-        if sent and max(sent) >= self.slots:
-            said = f"with no RESULT yet chunk {max(sent)} was sent; there are {self.slots} slots"
-            raise Wrong(f"{said}: it takes the cell of a chunk that others may still ask for", self.file)
-        if sorted(sent) != list(range(self.slots)):
-            raise Wrong(f"the first tick sent {sent}, expected chunks 0 to {self.slots - 1}", self.file)
+        if sent and max(sent) >= slots:
+            said = f"with no RESULT yet chunk {max(sent)} was sent; there are {slots} slots"
+            raise self._misstep(f"{said}: it takes the cell of a chunk that others may still ask for")
+        if sorted(sent) != list(range(slots)):
+            raise self._misstep(f"the first tick sent {sent}, expected chunks 0 to {slots - 1}")
         if more := self._step(0, 1, [1, 2]):
-            raise Wrong(
-                f"chunk 0 is missing, and {more} was sent: the window begins at the oldest without RESULT", self.file
-            )
+            if max(more) < slots:
+                said = f"{more} were sent in tick 0, and again in tick 1: that is a storm. Wait {TIMEOUT} ticks"
+                raise self._misstep(f"{said}, and send again only what has no RESULT")
+            said = f"chunk 0 is missing, and {more} was sent: the window begins at the oldest without RESULT"
+            raise self._misstep(said)
         sent = self._step(0, 2, [0, 1])
-        if sorted(sent) != list(range(self.slots, self.slots + 3)):
-            raise Wrong(f"RESULTs 0 to 2 are there; {sent} was sent, expected the next 3 chunks", self.file)
+        if sorted(sent) != list(range(slots, slots + 3)):
+            raise self._misstep(f"RESULTs 0 to 2 are there; {sent} was sent, expected the next 3 chunks")
 
     def again(self) -> None:
-        self.code.call("create", 1, self.slots, self.slots, TIMEOUT)
+        self._create(1, self.slots)
         self._step(1, 0, [])
         self._step(1, 1, [chunk for chunk in range(self.slots) if chunk != 2])
-        for now in range(2, 2 * TIMEOUT):
-            sent, wanted = self._step(1, now, []), [2] if now == TIMEOUT else []
+        for now in range(2, 3 * TIMEOUT):
+            sent, wanted = self._step(1, now, []), [2] if now in (TIMEOUT, 2 * TIMEOUT) else []
             if sent == wanted:
                 continue
             if sent and max(sent) >= self.slots:
-                raise Wrong(
-                    f"there are {self.slots} chunks, 0 to {self.slots - 1}, and {max(sent)} was sent", self.file
-                )
+                said = f"there are {self.slots} chunks, 0 to {self.slots - 1}, and {max(sent)} was sent"
+                raise self._misstep(said)
+            if set(sent) - {2}:
+                said = f"only chunk 2 is missing, and tick {now} sent {sent}: a storm of what has arrived"
+                raise self._misstep(said)
             if len(sent) > 1:
-                raise Wrong(
-                    f"only chunk 2 is missing, and tick {now} sent {sent}: a storm of what has arrived", self.file
-                )
-            if now < TIMEOUT or (now > TIMEOUT and sent):
-                said = f"chunk 2 was sent again in tick {now}"
-                raise Wrong(
-                    f"{said}: that is a storm. Wait {TIMEOUT} ticks after each time that it was sent", self.file
-                )
-            raise Wrong(
-                f"chunk 2 was sent in tick 0 and is lost; tick {now} should send it again, and sent {sent}", self.file
-            )
+                raise self._misstep(f"tick {now} sent chunk 2 more than once: {sent}")
+            if sent:
+                said = f"chunk 2 was sent again in tick {now}: that is a storm"
+                raise self._misstep(f"{said}. Wait {TIMEOUT} ticks after each time that it was sent")
+            said = f"chunk 2 was sent in tick {now - TIMEOUT} and is lost; tick {now} should send it again, and sent []"
+            raise self._misstep(said)
 
     def each(self) -> None:
         """Two chunks are missing that were sent at different times: the older one's time-out is not the other's."""
         later, last = 5, 2 * TIMEOUT
-        self.code.call("create", 2, 2 * self.slots, self.slots, TIMEOUT)
-        self._step(2, 0, [])
-        sent = self._step(2, later, [0])
-        if sent != [self.slots]:
-            raise Wrong(f"RESULT 0 is there; {sent} was sent, expected chunk {self.slots}", self.file)
-        self._step(2, later + 1, [chunk for chunk in range(1, self.slots) if chunk != 1])
-        for now in range(later + 2, last):
-            sent = sorted(self._step(2, now, []))
-            wanted = [1] if now == TIMEOUT else [self.slots] if now == TIMEOUT + later else []
-            if sent == wanted:
+        self._create(2, 2 * self.slots)
+        for now in range(last):
+            results = {later: [0], later + 1: list(range(2, self.slots))}.get(now, [])
+            sent = sorted(self._step(2, now, results))
+            wanted = {0: list(range(self.slots)), later: [self.slots], TIMEOUT: [1], TIMEOUT + later: [self.slots]}
+            if now in (0, later) and sent != wanted[now]:
+                raise self._misstep(f"tick {now} sent {sent}, expected {wanted[now]}: see the checks above")
+            if sent == wanted.get(now, []):
                 continue
             said = f"chunks 1 and {self.slots} are missing, sent in ticks 0 and {later}; tick {now} sent {sent}"
-            said += f", expected {wanted}. Each chunk is sent again {TIMEOUT} ticks after it was sent itself"
-            raise Wrong(said, self.file)
+            said += (
+                f", expected {wanted.get(now, [])}. Each chunk is sent again {TIMEOUT} ticks after it was sent itself"
+            )
+            raise self._misstep(said)
 
     # --- both
 
     def network(self, loss: float) -> None:
+        with self._bench(WORKERS) as bench:
+            self._network(loss, bench)
+
+    def _network(self, loss: float, bench: Bench) -> None:
         random = self.draws.generator(f"loss {loss}")
-        chunks, bench = 5 * self.slots, self._bench(WORKERS)
-        up: deque[tuple[int, int, bytes]] = deque()
+        chunks, model = 5 * self.slots, Model(self.slots, WORKERS)
+        up: deque[tuple[int, int, Push]] = deque()
         down: deque[tuple[int, int, bytes]] = deque()
         there: dict[int, set[int]] = {rank: set() for rank in range(1, WORKERS + 1)}
         frames = 0
+        pushes: list[Push] = []  # what came to the switch
         asked: dict[tuple[int, int], int] = {}  # when a worker last sent a chunk
         beyond: list[str] = []  # what workers did that they should not
         storm: list[str] = []
         for rank in there:
-            self.code.call("create", 10 + rank, chunks, self.slots, TIMEOUT)
+            self._create(10 + rank, chunks)
 
-        def put(line: deque[tuple[int, int, bytes]], now: int, rank: int, data: bytes) -> None:
+        def put(line: deque[tuple[int, int, T]], now: int, rank: int, what: T) -> None:
             for _ in range(0 if random.random() < loss else 1 + int(random.random() < loss)):
-                line.append((now + _DELAY, rank, data))
+                line.append((now + _DELAY, rank, what))
 
         for now in range(_MOST_TICKS):
             came: dict[int, list[int]] = {rank: [] for rank in there}
@@ -275,15 +501,16 @@ class _Grader:
                     raise Wrong(f"worker {rank} got a frame that is no RESULT", str(self.path))
                 if header.lanes != self._sum(header.seq, WORKERS):
                     said = f"worker {rank} got a wrong sum for chunk {header.seq}"
-                    if beyond:
-                        raise Wrong(f"{said}: {beyond[0]}", self.file)
-                    said += ": a contribution is missing, or in twice, or another chunk's. See part switch"
-                    raise Wrong(said, str(self.path))
+                    raise Wrong(f"{said}: {beyond[0] if beyond else 'see part switch'}", self.file)
                 there[rank].add(header.seq)
                 came[rank].append(header.seq)
             while up and up[0][0] <= now:
-                _, rank, data = up.popleft()
-                for port, sent in bench.send(rank, data).sent:
+                _, rank, push = up.popleft()
+                pushes.append(push)
+                answer = bench.send(rank, push.frame(self.ether_type))
+                if not beyond and not self._one(model, push, answer).right(WORKERS):
+                    raise self._wrong or self._shortest("network", pushes, WORKERS)
+                for port, sent in answer.sent:
                     put(down, now, port, sent)
             for rank, mine in there.items():
                 for chunk in self._step(10 + rank, now, came[rank]):
@@ -298,36 +525,41 @@ class _Grader:
                         storm.append(f"worker {rank} sent chunk {chunk} again too early, or for nothing: a storm")
                     asked[rank, chunk] = now
                     frames += 1
-                    put(up, now, rank, Sum(PUSH, chunk, self._lanes(rank, chunk)).frame(self.ether_type))
+                    put(up, now, rank, Push(rank, chunk, self._lanes(rank, chunk)))
             least = chunks * WORKERS
             if frames > 2 * _SENDS[loss] * least:
                 said = f"{frames} frames were sent in {now} ticks, {least} were to be sent"
-                raise self._too_many(said, beyond + storm, there, chunks)
+                raise self._too_many(said, beyond + storm)
             if all(len(mine) == chunks for mine in there.values()):
                 break
         waiting = {rank: min(set(range(chunks)) - mine) for rank, mine in there.items() if len(mine) < chunks}
         if waiting:
             said = ", ".join(f"worker {rank} for chunk {chunk}" for rank, chunk in waiting.items())
-            raise Wrong(f"after {_MOST_TICKS} ticks these still wait: {said}", str(self.path))
+            said = f"after {_MOST_TICKS} ticks these still wait: {said}, and send nothing"
+            raise Wrong(f"{said}. The switch answered all that came: see part worker", self.file)
         if frames > _SENDS[loss] * chunks * WORKERS:
             said = f"{frames} frames for {chunks * WORKERS}; {_SENDS[loss]:g} times as many are allowed"
-            raise self._too_many(said, beyond + storm, there, chunks)
+            raise self._too_many(said, beyond + storm)
 
-    def _too_many(self, said: str, workers: list[str], there: dict[int, set[int]], chunks: int) -> Wrong:
-        """Frames beyond what loss explains: the worker's fault, or the switch's, which does not answer."""
+    def _too_many(self, said: str, workers: list[str]) -> Wrong:
+        """Frames beyond what loss explains; the switch has answered each as it must."""
         if workers:
             said += f": send again only what is missing, and only after the time-out: {workers[0]}"
-            return Wrong(said, self.file)
-        waits = {rank: min(set(range(chunks)) - mine) for rank, mine in there.items() if len(mine) < chunks}
-        if waits:
-            rank, chunk = next(iter(waits.items()))
-            said += f": worker {rank} asks again and again for chunk {chunk}, as it should, and gets no RESULT"
-        return Wrong(f"{said}. See part switch", str(self.path))
+        return Wrong(said, self.file)
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:
     ether_type, slots = numbers_of(draws)
     return {"ether_type": f"{ether_type:#06x}", "slots": str(slots)}
+
+
+def _made(draws: Draws) -> Mapping[str, str]:
+    ether_type, _ = numbers_of(draws)
+    lines = ["# Port, frame, remark: chunk 0 of three workers; then worker 2, which lost the RESULT, asks again."]
+    for worker, note in ((1, ""), (2, ""), (2, ", again, before the end"), (3, ""), (2, ", again, after it")):
+        push = Push(worker, 0, (worker, 10 * worker, 100 * worker, 1000 * worker))
+        lines.append(f"{worker} {push.frame(ether_type).hex()} # {push}{note}")
+    return {"entries.yaml": entries_text(3), "packets.txt": "\n".join(lines) + "\n"}
 
 
 LAB: Final = Lab(
@@ -344,4 +576,5 @@ LAB: Final = Lab(
     grade=grade,
     praise="every sum once, whatever is lost",
     parameters=_parameters,
+    made=_made,
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from pprint import pformat
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +14,7 @@ from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_entries, check_given
 from p4reduce_course.controllers.room import Held, Room, drawn, layout, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
-from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.frame.report import LOOK, Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 
@@ -111,6 +113,7 @@ def grade(task: Task) -> Iterator[Check]:
 class _Grader:
     def __init__(self, task: Task, code: StudentCode) -> None:
         self.code = code
+        self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         self.held = Held(*numbers_of(task.personal))
@@ -126,6 +129,16 @@ class _Grader:
 
     def tree(self, number: int) -> None:
         topology, job = draw(self.draws, number)
+        try:
+            self._tree(number, topology, job)
+        except Wrong as wrong:
+            name = f"network-{number + 1}.txt"
+            code = "import ast, controller; network = ast.literal_eval(open"
+            code += f'("{self.home / LOOK / name}").read()); print(controller.tree(network))'
+            look = f"cd {Path(self.path).parent} && python3 -c '{code}'"
+            raise Wrong(wrong.finding.said, wrong.finding.where, look, ((name, f"{pformat(job)}\n"),)) from None
+
+    def _tree(self, number: int, topology: Topology, job: dict[str, Any]) -> None:
         found, right = self.code.call("tree", job), layout(topology, job["root"], job["workers"]).parent
         if not isinstance(found, dict):
             raise Wrong(f"tree returned a {type(found).__name__}; return a dict, a parent for each node", self.path)
@@ -170,7 +183,11 @@ class _Grader:
                     self._known[number] = wrong, None
                     return self._known[number]
                 plan = plan_of(topology, job)
-                self._known[number] = self._caught(room, plan, job), self._sent(room, plan)
+                both = self._caught(room, plan, job), self._sent(room, plan)
+                first, second = (
+                    wrong and room.shown(wrong, plan, self.home, f"network-{number + 1}") for wrong in both
+                )
+                self._known[number] = first, second
         return self._known[number]
 
     def _caught(self, room: Room, plan: Plan, job: dict[str, Any]) -> Wrong | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +18,8 @@ from p4reduce_course.controllers.diagnose import (
     check_apart,
     check_cleared,
     check_entries,
+    check_gone,
+    check_open,
     check_order,
     check_untouched,
 )
@@ -109,9 +113,15 @@ class Play:
         yield "change", self.change
         yield "late", self.late
 
+    def shown(self, wrong: Wrong, home: Path, label: str) -> Wrong:
+        """The same with entries and packets of the job that it is about, where there are plans yet."""
+        about = [plan for plan in self._plans if re.search(rf"\bjob {plan.job}\b", wrong.finding.said)]
+        return self.room.shown(wrong, about[0], home, label) if about else wrong
+
     def install(self) -> None:
         """The student's epochs, and the plans that follow."""
         found = self._ask("install", self.scene.network)
+        check_open(self.room.sessions.highest, self.scene.topology, self._where)
         jobs = self.scene.network["jobs"]
         if isinstance(found, dict) and found and not set(found) & {job["job"] for job in jobs}:
             said = f"install returned epochs of jobs {', '.join(map(str, found)):.40}; this network has the jobs "
@@ -220,6 +230,7 @@ class Play:
         room.sessions.book.changed.clear()
         epoch = self._epoch(self._ask("change", self.scene.network, before, self.scene.changed))
         room.run([other])
+        check_untouched(room.sessions.book, other.plan, self._where)
         room.check_sum(other, inputs, wanted, self._where)
         if epoch == old.plan.epoch:
             gone = next(name for name in old.plan.workers if name not in self.scene.changed["workers"])
@@ -234,8 +245,8 @@ class Play:
         check_apart(room.sessions.book, self._plans, self._where)
         check_entries(room.sessions.book, plan, self._where)
         check_cleared(room.sessions.book, old.plan, plan, self._where)
-        check_untouched(room.sessions.book, other.plan, self._where)
         check_order(room.sessions.book, old.plan.job, old.plan.epoch, self._where)
+        check_gone(room.sessions.book, plan, self._where)
         room.network.retire(old)
         self._jobs[0] = room.network.add(plan)
         self._known.append(self._jobs[0])
@@ -290,6 +301,7 @@ def grade(task: Task) -> Iterator[Check]:
 class _Grader:
     def __init__(self, task: Task, code: StudentCode) -> None:
         self.code = code
+        self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         self.numbers = numbers_of(task.personal)
@@ -320,15 +332,16 @@ class _Grader:
 
             found: dict[str, Wrong] = {}
             over: Wrong | None = None
-            for name, act in Play(scene, room, ask, first_epoch, self.path).acts():
+            play = Play(scene, room, ask, first_epoch, self.path)
+            for name, act in play.acts():
                 try:
                     if over is not None:
                         raise over
                     act()
                 except Wrong as wrong:
-                    found[name] = wrong
+                    found[name] = play.shown(wrong, self.home, f"network-{number + 1}-{name}")
                     if name != "entries":  # what is wrong with them shows in what follows
-                        over = wrong
+                        over = found[name]
             return found
 
 

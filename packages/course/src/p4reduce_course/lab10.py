@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
-from p4reduce_course.controllers.diagnose import check_cleared, check_entries, check_gone
+from p4reduce_course.controllers.diagnose import check_cleared, check_entries, check_gone, check_open
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
@@ -71,15 +73,31 @@ class Play:
         self.took_ps = self.changes = 0
         self.changed: Callable[[], None] = lambda: None
         self._random = np.random.default_rng(ground.network["job"])
-        self._plan = self._answered("start", ask("start", ground.network))
-        check_entries(room.sessions.book, self._plan, where)
-        self.job: Job = room.network.add(self._plan)
-        self._epochs = [self._plan.epoch]
+        self._about: Plan | None = None  # the plan that was looked at last
+        self._epochs: list[int] = []
+
+    def begin(self) -> None:
+        """The controller's first tree. Raises Wrong."""
+        answer = self._ask("start", self.ground.network)
+        check_open(self.room.sessions.highest, self.ground.topology, self._where)
+        self._plan = self._about = self._answered("start", answer)
+        check_entries(self.room.sessions.book, self._plan, self._where)
+        self.job: Job = self.room.network.add(self._plan)
+        self._epochs.append(self._plan.epoch)
+
+    def shown(self, wrong: Wrong, home: Path, label: str) -> Wrong:
+        """The same with entries and packets of the tree that it is about, where there is one."""
+        return wrong if self._about is None else self.room.shown(wrong, self._about, home, label)
 
     @property
     def root(self) -> str:
         """Of the tree that workers use."""
         return self._plan.root
+
+    @property
+    def switches(self) -> frozenset[str]:
+        """Of the tree that workers use."""
+        return frozenset(self._plan.by_switch)
 
     @property
     def now(self) -> int:
@@ -131,6 +149,7 @@ class Play:
 
     def _change(self, plan: Plan) -> None:
         old, dead = self._plan, self.room.sessions.dead
+        self._about = plan
         if plan.epoch in self._epochs:
             said = f"epoch {plan.epoch} again, for a tree with root {plan.root}: packets that were on their way in the "
             raise Wrong(f"{said}tree of {old.root} cannot be told from current ones. Use another epoch", self._where)
@@ -198,10 +217,12 @@ def grade(task: Task) -> Iterator[Check]:
 class _Grader:
     def __init__(self, task: Task, code: StudentCode) -> None:
         self.code = code
+        self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         *held, self.first_epoch = numbers_of(task.personal)
         self.held = Held(*held)
+        self._before: frozenset[str] = frozenset()  # switches of the last tree
 
     def steps(self) -> list[Step]:
         part = 100 // _MOMENTS
@@ -231,10 +252,15 @@ class _Grader:
                 return self.code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             play = Play(ground, room, ask, self.first_epoch, self.path)
-            play.sum()
-            act(play)
-            play.sum()
-            play.check_end(room.sessions.dead)
+            try:
+                play.begin()
+                play.sum()
+                act(play)
+                play.sum()
+                play.check_end(room.sessions.dead)
+                self._before = play.switches
+            except Wrong as wrong:
+                raise play.shown(wrong, self.home, re.sub(r"\W+", "-", name)) from None
 
     # --- what happens between a first sum and a last one
 
@@ -278,12 +304,16 @@ class _Grader:
 
     def idle(self, play: Play) -> None:
         others = sorted(play.ground.spines - {play.root})
-        dead = self.draws.choice("idle", others)
+        # If it can be, one of the network before: a controller that has not forgotten that takes it for a part.
+        dead = self.draws.choice("idle", [name for name in others if name in self._before] or others)
         play.room.deaths.append((play.now + play.took_ps // 3, dead))
         play.sum()
         if play.changes:
             said = f"{dead}, which had no part in the tree, died, and tick changed the tree {play.changes} times"
-            raise Wrong(f"{said}: a change that is not needed costs what is on its way. Return None", self.path)
+            said += ": a change that is not needed costs what is on its way. Return None"
+            if dead in self._before:
+                said += f". {dead} was in the tree of the network before: start must forget that"
+            raise Wrong(said, self.path)
 
     def leaf(self, play: Play) -> None:
         play.room.deaths.append((play.now + self.draws.integer("leaf", 0, play.took_ps), self._leaf(play)))

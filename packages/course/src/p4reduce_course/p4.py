@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from p4reduce_course.frame.grading import plain, skeleton_of
 from p4reduce_course.frame.lab import Task
-from p4reduce_course.frame.report import Wrong, counted
+from p4reduce_course.frame.report import LOOK, Files, Wrong, counted
 from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
 # The frames of labs 03 and 05, packed by hand: Ethernet, kind, number, four lanes.
@@ -53,6 +54,146 @@ def read(data: bytes) -> Sum | None:
 def added(one: Lanes, other: Lanes) -> Lanes:
     """Lane by lane, modulo 2^32."""
     return tuple((a + b) % WRAP for a, b in zip(one, other, strict=True))
+
+
+@dataclass(frozen=True)
+class Push:
+    """A worker's frame; workers count from 1 and sit at the port of their number."""
+
+    worker: int
+    seq: int
+    lanes: Lanes
+
+    @property
+    def bit(self) -> int:
+        """Of the worker, in a bitmap."""
+        return 1 << self.worker - 1
+
+    def frame(self, ether_type: int) -> bytes:
+        """The frame."""
+        return Sum(PUSH, self.seq, self.lanes).frame(ether_type)
+
+    def __str__(self) -> str:
+        """As it is told."""
+        return f"worker {self.worker}'s PUSH of chunk {self.seq}"
+
+
+# The shortest frames that show a mistake.
+
+
+_MOST: Final = 1500
+"""frames that are sent in search of fewer"""
+_HALF: Final = WRAP >> 1
+"""two of these wrap around"""
+
+
+def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]], bool]) -> list[Push]:
+    """Fewer frames with smaller numbers whose last one still fails.
+
+    Delta debugging: parts are left out, large ones first, then lanes are made small (A. Zeller and R. Hildebrandt,
+    "Simplifying and Isolating Failure-Inducing Input", 2002). The search sends 1,500 frames or a little more, so the
+    result is short, though not always the shortest.
+
+    Args:
+        pushes: frames, of which the last one fails.
+        slots: of the switch; chunks that are so far apart share one.
+        fails: whether the last of some frames fails, and the frames are such as workers send.
+    """
+    found, sent = list(pushes), 0
+
+    def better(candidate: list[Push]) -> bool:
+        nonlocal found, sent
+        sent += len(candidate)
+        if not candidate or candidate == found or sent > _MOST or not fails(candidate):
+            return False
+        found = candidate
+        return True
+
+    last = found[-1]
+    if not better([last]) and not better([push for push in found if push.seq == last.seq]):
+        better([push for push in found if push.seq % slots == last.seq % slots])
+    size = len(found) // 2
+    while size:
+        start = 0
+        while start < len(found) - 1:
+            if not better(found[:start] + found[min(start + size, len(found) - 1) :]):
+                start += size
+        size //= 2
+    sent = 0
+    if not better(_small(found)):
+        better([Push(one.worker, one.seq, (_HALF,) * LANES) for one in found])
+    return found
+
+
+def _small(pushes: Sequence[Push]) -> list[Push]:
+    """The same frames with lanes that tell worker and chunk: worker 2 gives 2, 20, 200, 2000 to the first chunk."""
+    chunks = {seq: place for place, seq in enumerate(dict.fromkeys(push.seq for push in pushes))}
+    return [
+        Push(push.worker, push.seq, tuple((10 * chunks[push.seq] + push.worker) * 10**lane for lane in range(LANES)))
+        for push in pushes
+    ]
+
+
+def shown(
+    file: Path, home: Path, name: str, workers: int, frames: Sequence[tuple[int, bytes, str]]
+) -> tuple[str, Files]:
+    """The command that shows the last of some frames, and the entries and packets that it reads.
+
+    Args:
+        file: the student's program.
+        home: of the lab's copy.
+        name: of the files.
+        workers: that hang on the switch, at ports 1, 2, ...
+        frames: port, frame and remark of each.
+    """
+    entries, packets = f"{workers}-workers.yaml", f"{name}.txt"
+    look = f"p4reduce trace {file} --entries {home / LOOK / entries} --packet {home / LOOK / packets}"
+    lines = [f"{port} {frame.hex()} # {remark}" for port, frame, remark in frames]
+    said = f"# Port, frame, remark: {counted(len(frames), 'frame')}; the last one shows it.\n"
+    texts = ((entries, entries_text(workers)), (packets, said + "\n".join(lines) + "\n"))
+    return f"{look} --only {len(frames)} --brief", texts
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """Frames that are not for the slots of labs 03 and 05: the skeletons drop them.
+
+    Attributes:
+        home: of the lab's copy.
+    """
+
+    path: Path
+    home: Path
+    ether_type: int
+    registers: Sequence[str]
+
+    def check(self, program: StudentProgram, parts: Parts) -> None:
+        """Raises Wrong where one is sent on, or changes a register."""
+        lanes, there = (1, 2, 3, 4), {name.rpartition(".")[2] for name in parts.registers}
+        for port, data, what in (
+            (5, Sum(PUSH, 0, lanes).frame(self.ether_type), "a PUSH by a port without a worker"),
+            (1, Sum(RESULT, 0, lanes).frame(self.ether_type), "a RESULT of a worker"),
+            (1, Sum(0, 0, lanes).frame(self.ether_type), "a frame of kind 0"),
+            (1, Sum(PUSH, 0, lanes).frame(self.ether_type ^ 1), "a frame of another EtherType"),
+        ):
+            look = shown(self.path, self.home, "strangers", 2, [(port, data, what)])
+            with new_bench(program, parts, 2) as bench:
+                if bench.send(port, data).sent:
+                    said = f"{what} was sent on; the skeleton drops it: leave the first if as it is"
+                    raise Wrong(said, str(self.path), *look)
+                if any(any(bench.cells(register)) for register in self.registers if register in there):
+                    raise Wrong(f"{what} is not for the slots, and changed a register", str(self.path), *look)
+
+
+def entries_text(workers: int) -> str:
+    """Workers at ports 1, 2, ..., and group 1 of all of them, as a file for ``p4reduce trace``."""
+    ports = range(1, workers + 1)
+    lines = [f"# {counted(workers, 'worker').capitalize()}, at ports 1 to {workers}.", "tables:"]
+    for port in ports:
+        lines.append(f"  - {{table: worker, match: {{std.ingress_port: {port}}}, action: member,")
+        lines.append(f"     params: {{bit_: {1 << port - 1:#b}, full: {full(workers):#b}}}}}")
+    replicas = ", ".join(f"{{port: {port}, rid: 0}}" for port in ports)
+    return "\n".join([*lines, "multicast:", f"  - {{group: {GROUP}, replicas: [{replicas}]}}"]) + "\n"
 
 
 def full(workers: int) -> int:
@@ -103,6 +244,10 @@ class Bench:
         self._parts = parts
         self._switch = program.switch()
 
+    def close(self) -> None:
+        """Give back its memory."""
+        self._program.forget(self._switch)
+
     def send(self, port: int, frame: bytes) -> Answer:
         """One frame in by a port."""
         return self._program.send(self._switch, port, frame)
@@ -125,6 +270,20 @@ class Bench:
         names = [_named(self._parts.registers, register, "register") for register in registers]
         return self._program.values(self._switch, names, index)
 
+    def changed(self, before: dict[str, list[int]]) -> list[tuple[str, int]]:
+        """Register and cell of all that is not as before."""
+        after = self.dump(tuple(before))
+        return [
+            (name, cell)
+            for name, values in before.items()
+            for cell, value in enumerate(values)
+            if after[name][cell] != value
+        ]
+
+    def dump(self, registers: Sequence[str]) -> dict[str, list[int]]:
+        """All values of several registers, by the names that were asked for."""
+        return {name: self.cells(name) for name in registers}
+
     def size(self, register: str) -> int:
         """The number of cells of a register. Raises Wrong where the program lacks it."""
         return self._parts.registers[_named(self._parts.registers, register, "register")]
@@ -137,11 +296,19 @@ def _named(there: Iterable[str], wanted: str, what: str) -> str:
     return found[0]
 
 
-def look(path: Path, frames: Sequence[tuple[int, bytes]], entries: str = "") -> str:
-    """The command that shows the last of some frames; the earlier ones are sent before it."""
-    listed = path.parent.parent / "packets.txt"
-    if len(frames) > 1 or not frames:
-        return ""
-    port, frame = frames[-1]
-    more = f" --entries {listed.parent / entries}" if entries else ""
-    return f"p4reduce trace {path} --port {port} --packet {frame.hex()}{more} --brief"
+def look(path: Path, port: int, frame: bytes) -> str:
+    """The command that shows one frame, where tables do not matter."""
+    return f"p4reduce trace {path} --port {port} --packet {frame.hex()} --brief"
+
+
+@contextmanager
+def new_bench(program: StudentProgram, parts: Parts, workers: int) -> Iterator[Bench]:
+    """A switch with workers at ports 1, 2, ... and group 1 of all of them, for labs 03 and 05."""
+    bench = Bench(program, parts)
+    try:
+        for worker in range(1, workers + 1):
+            bench.insert("worker", (worker,), "member", (1 << worker - 1, full(workers)))
+        bench.group(GROUP, range(1, workers + 1))
+        yield bench
+    finally:
+        bench.close()

@@ -12,6 +12,7 @@ from p4reduce.control_plane.entries import Entity, key
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.plan import Aggregator
 from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
+from p4reduce.topologies import Topology
 from p4reduce_course.frame.report import Wrong
 
 # What a student's controller has installed: as the switches took it, with the names of the P4 program.
@@ -32,6 +33,7 @@ class Book:
 
     Attributes:
         early: (switch, job, epoch, group) of entries of table job that came before their group.
+        behind: (switch, job, epoch, what) of entries that came after the one of table job that needs them.
         ever: (switch, job, epoch) -> the parameters of its entry of table job, as it was last.
         changed: (switch, entry as it was) of those that were deleted, or written over, since it was emptied.
         undermined: (switch, job, epoch, what) of entries that were deleted before the one of table job that needs them.
@@ -39,6 +41,7 @@ class Book:
 
     held: dict[str, dict[tuple[object, ...], Entity]] = field(default_factory=dict)
     early: list[tuple[str, int, int, int]] = field(default_factory=list)
+    behind: list[tuple[str, int, int, str]] = field(default_factory=list)
     ever: dict[tuple[str, int, int], dict[str, int]] = field(default_factory=dict)
     changed: list[tuple[str, Entity]] = field(default_factory=list)
     undermined: list[tuple[str, int, int, str]] = field(default_factory=list)
@@ -51,6 +54,9 @@ class Book:
                 self.changed.append((switch, held[key(entity)]))
             held[key(entity)] = entity
             row = _row(entity, "job")
+            for job in () if row is not None else self.rows(switch, "job"):
+                if what := self._needed(switch, job, entity):
+                    self.behind.append((switch, job.match["job"], job.match["epoch"], what))
             if row is not None:
                 named = switch, row.match["job"], row.match["epoch"]
                 self.ever[named] = row.params
@@ -100,12 +106,17 @@ class Book:
         mine = (row for row in rows if (row.match["job"], row.match["epoch"]) == (job, epoch))
         return {(row.match["ingress_port"], row.match["src"]): row for row in mine}
 
+    def groups(self, switch: str) -> dict[int, list[tuple[int, int]]]:
+        """(port, replication id) of each copy, by multicast group."""
+        return {
+            entity.multicast_group_id: [(one.port, one.instance) for one in entity.replicas]  # type: ignore[union-attr]
+            for entity in self.held.get(switch, {}).values()
+            if isinstance(entity, fy.P4MulticastGroupEntry)
+        }
+
     def group(self, switch: str, number: int) -> list[tuple[int, int]] | None:
         """(port, replication id) of a multicast group; None: there is none."""
-        for entity in self.held.get(switch, {}).values():
-            if isinstance(entity, fy.P4MulticastGroupEntry) and entity.multicast_group_id == number:
-                return [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
-        return None
+        return self.groups(switch).get(number)
 
     def replica(self, switch: str, rid: int) -> Row | None:
         """The entry of table replica for a replication id."""
@@ -131,6 +142,12 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
             said = f"{early}: the entry of table job named multicast group {group} before that was there"
             raise Wrong(f"{said}: a sum that is complete in between goes to nobody. Group first, entry last", where)
+    for late, number, epoch, what in book.behind:
+        if (number, epoch) == (plan.job, plan.epoch):
+            said = f"{late}: {what} was written after the entry of table job, which lets packets in"
+            raise Wrong(
+                f"{said}: those that come in between are refused or lost. The entry of table job is last", where
+            )
     for aggregator in plan.aggregators:
         job = _job(book, plan, aggregator, where)
         _children(book, plan, aggregator, job, where)
@@ -151,6 +168,10 @@ def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
         if others:
             said += f"; it has one for epoch {others[-1]}: a stale epoch. Workers send epoch {plan.epoch}"
             raise Wrong(f"{said}, and all their packets are refused, reason 7", where)
+        held = {switch.name: book.jobs(switch.name).get((plan.job, plan.epoch)) for switch in plan.topology.switches}
+        roots = [switch for switch, row in held.items() if row is not None and row.action == "root"]
+        if roots and plan.root not in roots:
+            raise Wrong(f"{said}; {roots[0]} has action root, and the job's root is {plan.root}", where)
         below = ", ".join(child.name for child in aggregator.children)
         raise Wrong(f"{said}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where)
     if found.params["generation"] < 1:
@@ -190,7 +211,9 @@ def _bits(name: str, bits: dict[str, int], full: int, where: str) -> None:
     taken = 0
     for child, bit in bits.items():
         if bit & ~full:
-            said = f"{name} has {children}, full is {full:#b}, and bit_ of {child} is {bit:#b}: above the fan-in"
+            said = (
+                f"{name} has {children}, full is {full:#b}, and bit_ of {child} is {bit:#b}, which full does not have"
+            )
             raise Wrong(f"{said}. A bitmap with it never equals full, and no sum ever leaves", where)
         if bit & taken or bit.bit_count() != 1:
             said = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, and nobody else has it"
@@ -264,6 +287,14 @@ def _shown(field: str, value: int) -> str:
     if field.endswith("ip"):
         return ".".join(str(byte) for byte in (value & (1 << 32) - 1).to_bytes(4, "big"))
     return str(value)
+
+
+def check_open(opened: Collection[str], topology: Topology, where: str) -> None:
+    """Raises Wrong where a controller is not primary in every switch."""
+    for switch in topology.switches:
+        if switch.name not in opened:
+            said = f"{switch.name} was not opened: a later tree may need it. Open every switch"
+            raise Wrong(said, where)
 
 
 def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int], where: str) -> None:
@@ -347,3 +378,8 @@ def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -
             if job == plan.job and epoch != plan.epoch and switch.name not in dead:
                 said = f"{switch.name} has an entry of table job for job {job}, epoch {epoch}, and workers send epoch"
                 raise Wrong(f"{said} {plan.epoch}: late packets would be taken in. Delete it", where)
+        for row in book.rows(switch.name, "peer"):
+            job, epoch = row.match["job"], row.match["epoch"]
+            if job == plan.job and epoch != plan.epoch and switch.name not in dead:
+                said = f"{switch.name} still has an entry of table peer for job {job}, epoch {epoch}, and workers send"
+                raise Wrong(f"{said} epoch {plan.epoch}. Delete all entries of the old epoch", where)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -30,10 +32,11 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.wire import PacketType, headers, pack
 from p4reduce_course.controllers.diagnose import Book
-from p4reduce_course.frame.report import Wrong, counted
+from p4reduce_course.frame.report import LOOK, Wrong, counted
 from p4reduce_course.sandbox.process import Untold
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.values import PS_PER_MS, PS_PER_US
+from p4switch.tables import Lpm, Match
 
 # ``p4rt``: what a student's controller calls. Each call goes to the switch's own P4Runtime server, over gRPC.
 #
@@ -42,8 +45,8 @@ from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 CALLS: Final = 2_000
 """calls of one controller; a right one takes hundreds"""
-PATIENCE: Final = 60
-"""calls to dead switches, of 1 ms each, after which a controller is waiting for ever"""
+PATIENCE: Final = 8
+"""calls to one dead switch, of 1 ms each, after which a controller is waiting for ever"""
 _ENTRIES: Final = 4096
 """of one call"""
 _DEADLINE_S: Final = 60.0
@@ -59,7 +62,7 @@ class Sessions:
         book: what the switches have taken from it.
         highest: election ids that it became primary with, by switch.
         dead: switches that answer nothing any more.
-        asked_dead: calls that met one of them.
+        asked_dead: calls that met each of them.
         writing: is told of a switch that is about to be written to.
     """
 
@@ -68,7 +71,7 @@ class Sessions:
         self.book = Book()
         self.highest: dict[str, int] = {}
         self.dead: set[str] = set()
-        self.asked_dead = 0
+        self.asked_dead: dict[str, int] = {}
         self.writing: Callable[[str], None] = lambda _: None
         self._targets = {target.name: target for target in targets}
         self._schema = fy.P4Schema(program.info, program.json)
@@ -115,7 +118,8 @@ class Sessions:
             self._loop.run(connection.open(keep=True))
         except ControllerError as error:
             self._loop.run(connection.close())
-            raise Untold(self._plain(target, error)) from None
+            said = f"{self._plain(target, error)}; an older controller holds it: open it with a higher election id"
+            raise Untold(said) from None
         self._open[switch] = connection
         self.highest[switch] = election_id
 
@@ -177,9 +181,9 @@ class Sessions:
         """Lets the time of a call pass. Raises Untold where the switch is dead."""
         self._passing(1000 if switch in self.dead else 50)
         if switch in self.dead:
-            self.asked_dead += 1
-            if self.asked_dead > PATIENCE:
-                said = f"the controller has asked switches that are dead {PATIENCE} times, {switch} the last time"
+            self.asked_dead[switch] = self.asked_dead.get(switch, 0) + 1
+            if self.asked_dead[switch] > PATIENCE:
+                said = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
                 raise Wrong(f"{said}: waiting for ever. Who does not answer is left out, and not asked again")
             raise Untold(f"{switch}: UNAVAILABLE: no answer within 1 ms; is the switch running?")
 
@@ -399,6 +403,58 @@ class Room:
                 for hop in ((link.a, link.port_a), (link.b, link.port_b)):
                     self.network.fabric.set_faults(hop, _CUT)
 
+    # --- to look at
+
+    def shown(self, wrong: Wrong, plan: Plan, home: Path, label: str) -> Wrong:
+        """The same with one switch's entries, and the packets of one chunk as they come to it, to be traced.
+
+        The switch is the first of the plan's that is named. ``label``: of the network, in names of files.
+        """
+        named = [name for name in re.findall(r"\bs\d+\b", wrong.finding.said) if name in plan.by_switch]
+        if wrong.finding.look or not plan.by_switch:
+            return wrong
+        name = named[0] if named else plan.root
+        at, file = plan.by_switch[name], f"{label}-{name}"
+        lines = ["# Port, frame, remark: one chunk; children first."]
+        senders = [(child.address, PacketType.PUSH) for child in at.children]
+        for sender, kind in senders if at.parent is None else [*senders, (at.parent, PacketType.RESULT)]:
+            made = headers(
+                1,
+                ethernet_dst=self.topology.node(name).mac,
+                ethernet_src=sender.mac,
+                ipv4_src=sender.ip,
+                ipv4_dst=self.topology.node(name).ip,
+                type=kind,
+                job=plan.job,
+                epoch=plan.epoch,
+                seq=0,
+                count=1,
+            )
+            frame = pack(made, np.full((1, LANES), len(lines), np.int32)).tobytes()
+            lines.append(f"{sender.port} {frame.hex()} # {kind.name} of {sender.name}")
+        look = f"p4reduce trace --program {LANES} --entries {home / LOOK / file}.yaml --packet {home / LOOK / file}.txt"
+        files = ((f"{file}.yaml", self._entries_text(name)), (f"{file}.txt", "\n".join(lines) + "\n"))
+        return Wrong(wrong.finding.said, wrong.finding.where, f"{look} --brief", files)
+
+    def _entries_text(self, name: str) -> str:
+        """What is in a switch, as a file for ``p4reduce trace``."""
+        device = self._switches.devices()[name]
+        actions = {action.name: action for action in device.program.actions.values()}
+        lines = [f"# The entries of {name}.", "tables:"]
+        for table in device.tables.values():
+            for entry in table.entries() if table.spec.keys and not table.spec.entries else ():
+                keys = (key.name.rpartition(".")[2] if key.name.count(".") < 2 else key.name for key in table.spec.keys)
+                match = ", ".join(f"{key}: {_match_text(one)}" for key, one in zip(keys, entry.match, strict=True))
+                names = [one.name for one in actions[entry.action].parameters]
+                params = ", ".join(f"{key}: {value}" for key, value in zip(names, entry.arguments, strict=True))
+                lines.append(f"  - {{table: {table.spec.name.rpartition('.')[2]}, match: {{{match}}},")
+                lines.append(f"     action: {entry.action.rpartition('.')[2]}, params: {{{params}}}}}")
+        lines.append("multicast:")
+        for number, copies in self.sessions.book.groups(name).items():
+            replicas = ", ".join(f"{{port: {port}, rid: {rid}}}" for port, rid in copies)
+            lines.append(f"  - {{group: {number}, replicas: [{replicas}]}}")
+        return "\n".join(lines if lines[-1] != "multicast:" else lines[:-1]) + "\n"
+
     # --- sums
 
     def post(self, job: Job, inputs: Sequence[Words]) -> None:
@@ -463,6 +519,10 @@ class Room:
         """First transmissions on every directed link so far."""
         counters = self.network.fabric.links
         return {hop: Traffic(counters[hop].inc_first_frames, counters[hop].inc_first_bytes) for hop in counters}
+
+
+def _match_text(match: Match) -> str:
+    return f"{match.value}/{match.prefix}" if isinstance(match, Lpm) else str(getattr(match, "value", match))
 
 
 def drawn(random: np.random.Generator, workers: int, elements: int) -> tuple[list[Words], Words]:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +27,8 @@ from p4reduce_course.frame.report import Check, Finding, LabError, Report, share
 from p4reduce_course.sandbox.intake import Intake, taken_in
 from p4switch.base.safe_yaml import PlainNodes, one_line
 
-# What a submission is without what copying changes first: comments, spaces, names of variables, numbers.
+# What a submission is without what copying changes first: comments, spaces, numbers, names, order of operands, and
+# statements that do nothing.
 
 
 _P4_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
@@ -39,7 +40,7 @@ _NUMBER = re.compile(r"\b(?:\d+[ws])?(?:0[xXbBoO][0-9a-fA-F_]+|\d+)\b")
 
 
 def digest(folder: Path, files: Iterable[str]) -> str:
-    """SHA-256 of the files as they are without comments, spaces and numbers.
+    """SHA-256 of the files as `plain` has them.
 
     Empty where one cannot be read, or is far larger than any that a lab asks for.
     """
@@ -56,13 +57,19 @@ def digest(folder: Path, files: Iterable[str]) -> str:
 
 
 def plain(name: str, text: str) -> str:
-    """A file's text without comments, spaces and numbers; by its name a P4, Python or YAML file."""
+    """A file's text without comments, spaces and numbers; by its name a P4, Python or YAML file.
+
+    In P4 and Python names stand for the order of their first use, operands of what commutes are sorted, and variables
+    that nothing reads are left out.
+    """
     if name.endswith(".py"):
         try:
             return _python(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return text
-    text = without_comments(text) if name.endswith(".p4") else _YAML_COMMENT.sub(" ", text)
+    if name.endswith(".p4"):
+        return _p4(without_comments(text))
+    text = _YAML_COMMENT.sub(" ", text)
     return re.sub(r"\s+", "", _NUMBER.sub("0", text))
 
 
@@ -71,10 +78,91 @@ def without_comments(text: str) -> str:
     return _P4_COMMENT.sub(lambda found: found[1] or " ", text)
 
 
+_TOKEN = re.compile(r'"[^"\n]*"|\w+|<<|>>|[=!<>]=|&&|\|\||\S')
+_KEPT: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "action actions accept apply bit bool const control default default_action else emit error exact extract false "
+        "header hit if in inout isValid key mark_to_drop miss out parser read register reject return select setInvalid "
+        "setValid size state struct table transition true typedef write",
+    )
+)
+"""names of P4 and its library"""
+_COMMUTES: Final = frozenset({"&", "|", "^", "+", "==", "!=", "&&", "||"})
+
+
+def _p4(text: str) -> str:
+    """Tokens, as `plain` has them."""
+    tokens = _without_unread(_TOKEN.findall(_NUMBER.sub("0", text)))
+    names: dict[str, str] = {}
+    for place, token in enumerate(tokens):
+        if token.isidentifier() and token not in _KEPT:
+            tokens[place] = names.setdefault(token, f"v{len(names)}")
+    found: list[str] = []
+    place = 0
+    while place < len(tokens):  # operands: names with points in them
+        left, middle = _operand(tokens, place)
+        if left and middle < len(tokens) and tokens[middle] in _COMMUTES:
+            right, end = _operand(tokens, middle + 1)
+            if right:
+                found += [*sorted((left, right)), tokens[middle]]
+                place = end
+                continue
+        found.append(left or tokens[place])
+        place = max(middle, place + 1)
+    return " ".join(found)
+
+
+def _operand(tokens: Sequence[str], place: int) -> tuple[str, int]:
+    """A name, which may have points in it, and where it ends; empty where there is none."""
+    end = place
+    while end < len(tokens) and (tokens[end].isalnum() or tokens[end] == "_" or tokens[end].isidentifier()):
+        end += 1
+        if end < len(tokens) and tokens[end] == ".":
+            end += 1
+        else:
+            break
+    return "".join(tokens[place:end]), end
+
+
+_PASSES: Final = 4
+"""times that what is not read is taken out: what only that read comes next"""
+
+
+def _without_unread(tokens: list[str]) -> list[str]:
+    """Without declarations of variables that nothing else names, and ``x = x;``; in time that grows with the length."""
+    for _ in range(_PASSES):
+        counts, found, begin, fields = Counter(tokens), list[str](), 0, False
+        for end, word in enumerate(tokens):
+            if word not in ("{", "}", ";", ")"):
+                continue
+            statement = tokens[begin : end + 1]
+            begin = end + 1
+            fields = (fields and word != "}") or (word == "{" and statement[0] in ("header", "struct"))
+            if fields or word != ";" or not _does_nothing("".join(statement), counts):
+                found += statement
+        found += tokens[begin:]
+        if len(found) == len(tokens):
+            break
+        tokens = found
+    return tokens
+
+
+_DECLARED = re.compile(r"(?:bit<\w{1,9}>|int<\w{1,9}>|bool)([A-Za-z_]\w*)(?:=[^()]*)?;")
+_ITSELF = re.compile(r"([A-Za-z_]\w*)=\1;")
+
+
+def _does_nothing(statement: str, counts: Mapping[str, int]) -> bool:
+    declared = _DECLARED.fullmatch(statement)
+    return _ITSELF.fullmatch(statement) is not None or (declared is not None and counts[declared[1]] == 1)
+
+
 def _python(text: str) -> str:
-    """The syntax tree, names of variables by their first use, without documentation and numbers."""
+    """The syntax tree, as `plain` has it, without documentation."""
     names: dict[str, str] = {}
     tree = ast.parse(text)
+    loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    tree = _Unread(loaded).visit(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.arg):
             word = node.id if isinstance(node, ast.Name) else node.arg
@@ -87,7 +175,48 @@ def _python(text: str) -> str:
             node.value = 0
         elif isinstance(node, ast.FunctionDef | ast.Module | ast.ClassDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.dump(tree)
+    return _sorted(tree)
+
+
+def _sorted(tree: ast.AST) -> str:
+    """A digest of a syntax tree, whatever the order of operands of what commutes; each node is looked at once."""
+    known: dict[int, str] = {}
+
+    def of(value: object) -> str:
+        if isinstance(value, list):
+            return f"[{','.join(map(of, value))}]"
+        return known[id(value)] if isinstance(value, ast.AST) else repr(value)
+
+    for node in reversed(list(ast.walk(tree))):  # inner ones first
+        fields = {name: of(value) for name, value in ast.iter_fields(node)}
+        if isinstance(node, ast.BinOp) and isinstance(
+            node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Add | ast.Mult
+        ):
+            fields["left"], fields["right"] = sorted((fields["left"], fields["right"]))
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            fields["left"], fields["comparators"] = sorted((fields["left"], fields["comparators"].strip("[]")))
+        said = f"{type(node).__name__}{fields}"
+        known[id(node)] = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return known[id(tree)]
+
+
+class _Unread(ast.NodeTransformer):
+    """Takes out assignments of plain values to names that nothing reads, ``pass``, and ``x = x``."""
+
+    def __init__(self, loaded: set[str]) -> None:
+        self._loaded = loaded
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        """An assignment."""
+        target = node.targets[0]
+        if len(node.targets) > 1 or not isinstance(target, ast.Name):
+            return node
+        itself = isinstance(node.value, ast.Name) and node.value.id == target.id
+        calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.value))
+        return None if itself or (target.id not in self._loaded and not calls) else node
+
+    def visit_Pass(self, _: ast.Pass) -> None:
+        """No statement."""
 
 
 # Folders: a lab copied out for a student, and the answers in what comes back.
@@ -97,7 +226,12 @@ NOTE: Final = "lab.yaml"
 """Which lab a folder is, and whose."""
 _LEFT_OUT: Final = frozenset({"__pycache__", "solution", "lab.py", "test_lab.py"})
 _PLACE = re.compile(r"\{\{ *([a-z][a-z0-9_]*) *\}\}")
-_STUDENT = re.compile(r"[\w.@+-]{1,100}")
+_STUDENT = re.compile(r"(?=.{1,100}$)[\w.@+'-]+(?: [\w.@+'-]+)*")
+_MOODLE = re.compile(r"_\d+_assignsubmission_\w+?_?$")
+"""what Moodle puts behind a student's name in the name of a folder"""
+_NOT_STUDENTS: Final = frozenset({"__MACOSX", "__pycache__", "look"})
+_DEEPEST: Final = 4
+"""folders inside each other, in which answers are looked for"""
 
 
 class _Loader(PlainNodes, yaml.BaseLoader):
@@ -107,7 +241,9 @@ class _Loader(PlainNodes, yaml.BaseLoader):
 def checked_student(student: str) -> str:
     """The name as it is. Raises LabError where it could not be a folder's."""
     if not _STUDENT.fullmatch(student):
-        raise LabError(f"{student!r}: a student is named by letters, digits and . _ @ + -, at most 100")
+        raise LabError(
+            f"{student!r}: a student is named by letters, digits, . _ @ + - ' and single spaces, at most 100"
+        )
     return student
 
 
@@ -131,8 +267,9 @@ def copy_lab(lab: Lab, student: str, target: Path) -> None:
     for name, text in lab.made(draws).items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).write_text(text, "utf-8")
+    named = student.replace("'", "''")
     (target / NOTE).write_text(
-        f"# Which lab this is, and whose: 'p4reduce lab grade' reads it.\nlab: {lab.name}\nstudent: '{student}'\n"
+        f"# Which lab this is, and whose: 'p4reduce lab grade' reads it.\nlab: {lab.name}\nstudent: '{named}'\n"
     )
 
 
@@ -155,10 +292,20 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 def note_of(folder: Path) -> dict[str, str]:
     """What lab.yaml says of a folder or of the one above; empty where there is none. Raises LabError."""
-    for candidate in (folder / NOTE, folder.parent / NOTE):
+    for candidate in (folder / NOTE, folder.parent / NOTE, *(place / NOTE for place in _places(folder))):
         if candidate.is_file():
             return _read(candidate)
     return {}
+
+
+def _places(folder: Path) -> list[Path]:
+    """The folder and those in it, which a platform may have wrapped around the answers; outer ones first."""
+    found = level = [folder]
+    for _ in range(_DEEPEST):
+        inner = (path for place in level if place.is_dir() for path in sorted(place.iterdir()) if path.is_dir())
+        level = [path for path in inner if path.name not in _NOT_STUDENTS and not path.name.startswith(".")]
+        found = [*found, *level]
+    return found
 
 
 def _read(path: Path) -> dict[str, str]:
@@ -192,7 +339,7 @@ def lab_of(folder: Path, named: str | None) -> Lab:
             return catalogue.find(name)
     for number in catalogue.NAMES:
         lab = catalogue.find(number)
-        if any((place / lab.files[0]).exists() for place in (folder, folder / SKELETON)):
+        if any((place / lab.files[0]).exists() for place in _places(folder)):
             return lab
     raise LabError(f"{folder}: which lab is this? There is no {NOTE}; name the lab with --lab")
 
@@ -203,13 +350,17 @@ def student_of(folder: Path) -> str:
 
 
 def answers_folder(lab: Lab, folder: Path) -> Path:
-    """Where the student's files are: the folder itself, or its ``skeleton``. Raises LabError."""
-    for candidate in (folder, folder / SKELETON):
-        if any((candidate / name).exists() for name in lab.files):
-            return candidate
+    """Where the student's files are: the folder itself, its ``skeleton``, or a folder in it. Raises LabError.
+
+    Of several, one with most of the files, and of these the outermost.
+    """
     if not folder.is_dir():
         raise LabError(f"{folder}: there is no such folder; 'p4reduce lab copy {lab.name}' makes one")
-    raise LabError(f"{folder}: holds neither {', '.join(lab.files)} nor a folder {SKELETON!r} with them")
+    places = [folder, folder / SKELETON, *_places(folder)]
+    counts = [sum((place / name).exists() for name in lab.files) for place in places]
+    if not any(counts):
+        raise LabError(f"{folder}: holds neither {', '.join(lab.files)} nor a folder with them")
+    return places[counts.index(max(counts))]
 
 
 def grade(
@@ -251,7 +402,8 @@ def _as_named(report: Report, taken: Intake) -> Report:
     for check in report.checks:
         found = check.finding
         if found is not None:
-            found = Finding(taken.as_named(found.said), taken.as_named(found.where), taken.as_named(found.look))
+            said, where, look = map(taken.as_named, (found.said, found.where, found.look))
+            found = Finding(said, where, look, found.files)
         checks.append(replace(check, finding=found))
     notes = (*map(taken.as_named, report.notes), *_left_out(taken))
     return replace(report, folder=taken.as_named(report.folder), checks=tuple(checks), notes=notes)
@@ -432,7 +584,7 @@ def _graded(path: Path, lab: str | None, seed: bytes, only: tuple[str, ...], mas
         tempfile.tempdir = copies
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
-        report = grade(path, lab=lab, student=path.name, seed=seed, only=only, follow=False)
+        report = grade(path, lab=lab, student=_MOODLE.sub("", path.name), seed=seed, only=only, follow=False)
     except LabError as error:
         return Graded(path.name, None, str(error))
     except Exception as error:  # a bug of a grader costs one student's grade, which is told, not a night

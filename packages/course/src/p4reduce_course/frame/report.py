@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +42,10 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
 
 
+LOOK: Final = "look"
+"""the folder of a lab in which the files lie that a finding's command reads"""
+Files = tuple[tuple[str, str], ...]
+"""Names and texts."""
 _LONGEST: Final = 10_000
 """characters of a part of a finding"""
 
@@ -52,11 +58,13 @@ class Finding:
         said: what happened and what would be right.
         where: file, line, table and entry.
         look: a command that shows it.
+        files: entries and packets that the command reads, by their name in the folder ``look`` of the lab.
     """
 
     said: str
     where: str = ""
     look: str = ""
+    files: Files = ()
 
     def __post_init__(self) -> None:
         """What students' code says is in it: a page at most, and nothing that a terminal or an encoding cannot show."""
@@ -69,16 +77,17 @@ class Finding:
     def text(self) -> str:
         """All of it, a line for each part."""
         named = (("", self.said), ("where: ", self.where), ("look: ", self.look))
-        return "\n".join(f"{label}{text}" for label, text in named if text)
+        lines = [f"{label}{text}" for label, text in named if text]
+        return "\n".join([*lines, *(f"{LOOK}/{name}:\n{text.rstrip()}" for name, text in self.files)])
 
 
 class Wrong(Exception):
     """Raised by a check: what is wrong in the student's work."""
 
-    def __init__(self, said: str, where: str = "", look: str = "") -> None:
-        """The same three as of a Finding."""
+    def __init__(self, said: str, where: str = "", look: str = "", files: Files = ()) -> None:
+        """The same four as of a Finding."""
         super().__init__(said)
-        self.finding = Finding(said, where, look)
+        self.finding = Finding(said, where, look, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,7 @@ class Report:
     Attributes:
         praise: what passing all of it means.
         notes: what a teacher should know: whose parameters, which digest.
-        digest: of what was handed in, without comments, spaces and numbers; empty where all right answers are alike.
+        digest: of what was handed in, without what copying changes first; empty where all right answers are alike.
     """
 
     lab: str
@@ -160,7 +169,12 @@ class Report:
                 "max_points": check.points,
                 "finding": None
                 if check.finding is None
-                else {"said": check.finding.said, "where": check.finding.where, "look": check.finding.look},
+                else {
+                    "said": check.finding.said,
+                    "where": check.finding.where,
+                    "look": check.finding.look,
+                    "files": dict(check.finding.files),
+                },
             }
             for check in self.checks
         ]
@@ -178,6 +192,34 @@ class Report:
             "digest": self.digest,
             "sandbox": list(self.sandbox),
         }
+
+
+def write_looks(folder: Path, report: Report) -> bool:
+    """Puts the files that commands of a report read into the folder ``look``; whether that could be done.
+
+    What is handed in is hostile: links in it are not followed, and files that were there are replaced, not written to.
+    """
+    files = {name: text for one in report.checks if one.finding is not None for name, text in one.finding.files}
+    if not files:
+        return True
+    try:
+        with suppress(FileExistsError):
+            (folder / LOOK).mkdir()
+        within = os.open(folder / LOOK, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        for name, text in files.items():
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=within)
+            created = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=within)
+            with os.fdopen(created, "w", encoding="utf-8") as file:
+                file.write(text)
+    except OSError:
+        return False
+    finally:
+        os.close(within)
+    return True
 
 
 def shared_out(points: int, checks: Iterable[Check]) -> list[Check]:

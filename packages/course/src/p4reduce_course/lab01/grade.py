@@ -711,6 +711,10 @@ def grade(task: Task) -> Iterator[Check]:
             continue
         path = task.answers / f"{role.name}.yaml"
         finding = _read(path, program, text, students, role)
+        if finding is not None:
+            packets = packets_folder(task.folder) / f"{role.name}.txt"
+            look = f"p4reduce trace --program {LANES} --entries {path} --packet {packets} --only 1"
+            finding = Finding(finding.said, finding.where, look)
         yield Check(role.name, f"{path.name} can be loaded into a switch", finding is None, finding)
         right = right and finding is None
         for check in _examine(role, students.get(role.name), program, text, task.folder):

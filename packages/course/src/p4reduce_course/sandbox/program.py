@@ -20,6 +20,7 @@ from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -35,8 +36,9 @@ from p4switch.device import Device
 from p4switch.interpreter.trace import HeaderEmitted, HeaderExtracted, ParserFailed, Verdict
 from p4switch.p4.compile import compile_text
 from p4switch.program.errors import ProgramError
+from p4switch.program.expressions import FieldRef
 from p4switch.program.loader import load_program
-from p4switch.program.program import Program
+from p4switch.program.program import ParserState, Program, Transition
 from p4switch.tables import Exact, TableEntry
 from p4switch.trace.record import Packet, Recorder
 
@@ -53,7 +55,7 @@ class Parts:
 
     Attributes:
         headers: the fields of each, with their bits.
-        states: of the parser; whether each selects without a default.
+        states: of the parser; whether each has a select that no line of which fits some frames.
         deparser: headers in the order in which they are emitted.
         tables, actions: their full names.
         registers: the number of cells of each, by its full name.
@@ -123,6 +125,10 @@ class StudentProgram(Apart):
     def switch(self) -> int:
         """The number of a new switch with the program, with empty registers and tables."""
         return self._told(int, self.call("switch"))
+
+    def forget(self, switch: int) -> None:
+        """Give back the memory of a switch that is needed no more."""
+        self.call("forget", switch)
 
     def send(self, switch: int, port: int, frame: bytes) -> Answer:
         """One frame in by a port."""
@@ -335,7 +341,8 @@ class Switches:
 
     def __init__(self) -> None:
         self._program: Program | None = None
-        self._switches: list[tuple[Device, Recorder]] = []
+        self._switches: dict[int, tuple[Device, Recorder]] = {}
+        self._made = 0
 
     def compile(self, text: str, name: str) -> dict[str, Any]:
         """``Compiled``, in plain data."""
@@ -353,8 +360,13 @@ class Switches:
         """A new switch; its number."""
         assert self._program is not None  # noqa: S101  (it was compiled)
         device = Device(self._program, executor="interpreted")
-        self._switches.append((device, Recorder(device)))
-        return len(self._switches) - 1
+        self._made += 1
+        self._switches[self._made] = device, Recorder(device)
+        return self._made
+
+    def forget(self, switch: int) -> None:
+        """Give back a switch's memory."""
+        del self._switches[switch]
 
     def send(self, switch: int, port: int, frame: bytes) -> dict[str, Any]:
         """``Answer``, in plain data."""
@@ -397,12 +409,32 @@ def _parts(program: Program) -> dict[str, Any]:
         "headers": {
             name: [(field.name, field.width) for field in one.type.fields] for name, one in program.headers.items()
         },
-        "states": {one.name: bool(one.keys) and not any(way.is_default for way in one.transitions) for one in states},
+        "states": {one.name: _open_ended(one) for one in states},
         "deparser": list(program.deparser),
         "tables": list(device.tables),
         "actions": [action.name for action in program.actions.values()],
         "registers": {name: one.size for name, one in device.registers.items()},
     }
+
+
+_TRIED: Final = 8
+"""bits of keys of which every value is tried"""
+
+
+def _open_ended(state: ParserState) -> bool:
+    """Whether a state has a select without a default whose lines do not name every value."""
+    if not state.keys or any(way.is_default for way in state.transitions):
+        return False
+    named = [way for way in state.transitions if way.value_set is None]
+    bits = [key.width if isinstance(key, FieldRef) else _TRIED + 1 for key in state.keys]
+    if sum(bits) > _TRIED or not named:
+        return True
+    every = product(*(range(1 << width) for width in bits))
+    return not all(any(_fits(way, keys) for way in named) for keys in every)
+
+
+def _fits(way: Transition, keys: Sequence[int]) -> bool:
+    return all(key & mask == value for key, value, mask in zip(keys, way.values, way.masks, strict=True))
 
 
 if __name__ == "__main__":

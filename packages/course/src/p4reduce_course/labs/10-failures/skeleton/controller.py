@@ -1,6 +1,6 @@
 """Lab 10: a controller that puts another tree in the place of a dead one.
 
-README.md, steps 1 to 5.
+README.md, steps 1 to 6.
 """
 
 ELECTION = {{election}}  # of the older controller, which holds every switch

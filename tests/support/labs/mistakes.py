@@ -1,0 +1,173 @@
+"""A hundred mistakes beyond the tables, and what their first text must name.
+
+``python -m tests.support.labs.mistakes`` counts how many first texts do. Each: lab, file, a place of the solution, what
+stands there instead, and words of which the first text must have one (a regular expression).
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from p4reduce_course.frame.grading import grade
+from tests.support.labs import Mutant, spoilt
+
+P2, P3, P5, W5, Q4, C, F8, H9 = (
+    "header.p4",
+    "slot.p4",
+    "loss.p4",
+    "worker.py",
+    "quantize.py",
+    "controller.py",
+    "predict.py",
+    "hook.py",
+)
+L1, L2, R1, A1 = "leaf1.yaml", "leaf2.yaml", "root.yaml", "answers.yaml"
+MISTAKES = [
+    # 01
+    ("01", L1, "parent_ip: 10.128.0.3", "parent_ip: 10.128.0.2", "parent_ip"),
+    ("01", L1, "match: {job: 1, epoch: 0}", "match: {job: 1, epoch: 1}", "job 1, epoch 0"),
+    ("01", L1, "hdr.ipv4.src: 10.0.0.2", "hdr.ipv4.src: 10.0.0.3", "for h2|10.0.0.2"),
+    ("01", L1, "{port: 1, rid: 1}", "{port: 1, rid: 2}", "rid|copy for h1"),
+    ("01", L1, "generation: 1 ", "generation: 0 ", "generation"),
+    ("01", L1, "mac: 02:00:0a:00:00:01", "mac: 02:00:0a:00:00:02", "mac"),
+    ("01", L1, "bit_: 0b10", "bit_: 0b11", "bit|share"),
+    ("01", R1, "group: 1   ", "group: 2   ", "group 2"),
+    ("01", R1, "hdr.ipv4.src: 10.128.0.2", "hdr.ipv4.src: 10.0.0.3", "leaf2"),
+    ("01", R1, "full: 0b11", "full: 0b111", "full"),
+    # 02
+    ("02", P2, "hdr.hop.hops + 1", "hdr.hop.hops - 1", "hops was 7 and left as 6"),
+    ("02", P2, "(bit<32>)hdr.hop.worker", "hdr.hop.seq", "seq was added"),
+    ("02", P2, "hdr.value.total = hdr.hop.seq;", "hdr.value.total = (bit<32>)hdr.hop.worker;", "that is worker"),
+    ("02", P2, "            } else {\n                hdr.value.setValid();", "            }\n            if (true) {\n                hdr.value.setValid();", "that is seq|else|isValid"),
+    ("02", P2, "hdr.hop.flags | 1", "hdr.hop.flags | 2", "flags|bit 0"),
+    ("02", P2, "hdr.hop.flags | 1", "hdr.hop.flags & 1", "flags|bit 0"),
+    ("02", P2, "        packet.emit(hdr.ethernet);\n        packet.emit(hdr.hop);", "        packet.emit(hdr.hop);\n        packet.emit(hdr.ethernet);", "order"),
+    ("02", P2, "            1: parse_value;", "            0: parse_value;", "bit 0"),
+    ("02", P2, "std.egress_spec = 7;", "std.egress_spec = 8;", "port 8, expected 7"),
+    ("02", P2, "ETHER_TYPE: parse_hop;", "0x0800: parse_hop;", "EtherType"),
+    ("02", P2, "            hdr.hop.hops = hdr.hop.hops + 1;\n", "            hdr.hop.hops = hdr.hop.hops + 1;\n            hdr.hop.seq = hdr.hop.seq + 1;\n", "seq"),
+    ("02", P2, "bit<8> hops;", "bit<8> hop;", "hops"),
+    # 03
+    ("03", P3, "hdr.sum.seq & (SLOTS - 1)", "hdr.sum.seq & SLOTS", "slot|seq & \\(SLOTS - 1\\)"),
+    ("03", P3, "bitmap = bitmap | meta.bit_;", "bitmap = meta.bit_;", "bits of the others are gone"),
+    ("03", P3, "bitmap = bitmap | meta.bit_;", "bitmap = bitmap + 1;", "not how many"),
+    ("03", P3, "sums1.read(sum, slot);", "sums0.read(sum, slot);", "sums0|own register"),
+    ("03", P3, "sums3.write(slot, hdr.sum.lane3);", "sums3.write(slot, hdr.sum.lane2);", "lane2|sums3"),
+    ("03", P3, "hdr.sum.lane2 = hdr.sum.lane2 + sum;", "hdr.sum.lane2 = hdr.sum.lane2 - sum;", "lane2|sums2"),
+    ("03", P3, "bitmaps.write(slot, bitmap);", "bitmaps.write(slot, meta.bit_);", "bits of the others are gone"),
+    ("03", P3, "                    bitmaps.write(slot, bitmap);\n", "", "not in|write the bitmap back"),
+    ("03", P3, "bitmaps.write(slot, 0);", "bitmaps.write(0, 0);", "write 0"),
+    ("03", P3, "if ((bitmap & meta.bit_) != 0) {", "if (bitmap == meta.bit_) {", "came again"),
+    ("03", P3, "std.mcast_grp = 1;", "std.egress_spec = std.ingress_port;", "not once by each|mcast_grp"),
+    ("03", P3, "hdr.sum.kind = RESULT;", "hdr.sum.kind = PUSH;", "set kind"),
+    ("03", P3, "if (bitmap != 0) {", "if (bitmap == 0) {", "Read the sums?|what this worker sent alone|replaces"),
+    ("03", P3, "                    bitmaps.write(slot, 0);\n", "                    bitmaps.write(slot, 0);\n                    hdr.sum.seq = hdr.sum.seq + 1;\n", "seq left as"),
+    # 04
+    ("04", Q4, "np.rint(np.ldexp(values, exponent))", "np.ceil(np.ldexp(values, exponent))", "rint|nearest"),
+    ("04", Q4, "np.ldexp(values, exponent)", "np.ldexp(values, -exponent)", "times 2\\^|exponent"),
+    ("04", Q4, "max(largest)", "min(largest)", "largest"),
+    ("04", Q4, "max(largest)", "sum(largest) / len(largest)", "largest"),
+    ("04", Q4, "> LIMIT", "> 2 * LIMIT", "beyond"),
+    ("04", Q4, "        return 0\n", "        return None\n", "return an int"),
+    ("04", Q4, "workers * np.rint", "(workers + 1) * np.rint", "fits too|given away"),
+    ("04", Q4, "if not np.isfinite(values).all():", "if np.isnan(values).any():", "inf"),
+    ("04", Q4, "astype(np.int64)", "astype(np.int8)", "quantize of"),
+    ("04", Q4, "    most = max(largest)\n", "    most = max(largest[:8])\n", "largest of all"),
+    # 05
+    ("05", P5, "others & ~meta.bit_", "others & meta.bit_", "other cell|other one"),
+    ("05", P5, "bitmaps.write(other, others & ~meta.bit_);", "bitmaps.write(other, others & ~meta.full);", "other cell|other one"),
+    ("05", P5, "other = slot ^ SLOTS;", "other = slot + SLOTS;", "other cell|other one"),
+    ("05", P5, "                    done.write(slot, 1);\n", "", "write 1 to done|RESULT is gone"),
+    ("05", P5, "is_done == 1", "is_done == 0", "RESULT is gone|before the chunk was complete"),
+    ("05", P5, "sums1.read(hdr.sum.lane1, slot);", "sums1.read(hdr.sum.lane0, slot);", "lane0|lane1"),
+    ("05", P5, "                    sums2.read(hdr.sum.lane2, slot);\n", "", "sums2"),
+    ("05", P5, "std.egress_spec = std.ingress_port;", "std.egress_spec = 1;", "expected ports|ingress_port"),
+    ("05", W5, "now - at >= self.timeout", "now - at > self.timeout", "should send it again"),
+    ("05", W5, "            self.sent.pop(chunk, None)\n", "            pass\n", "arrived|only chunk 2 is missing"),
+    ("05", W5, "oldest + self.slots", "oldest + self.slots - 1", "first tick sent"),
+    ("05", W5, "        self.next += len(fresh)\n", "", "again in tick 1|storm"),
+    ("05", W5, "oldest + self.slots", "self.next + 1", "first tick sent|expected chunks"),
+    # 06
+    ("06", C, "FIRST_RID + bit))", "FIRST_RID))", "RuntimeError|replication"),
+    ("06", C, "lowest=int(bit == 0)", "lowest=0", "lowest is 1 for no child"),
+    ("06", C, '"hdr.ipv4.src": to["ip"], **key}\n        made.append(entry("replica"', '"hdr.ipv4.src": network["switches"][switch]["ip"], **key}\n        made.append(entry("replica"', "no entry child"),
+    ("06", C, "(1 << len(children)) - 1", "1 << len(children)", "full"),
+    ("06", C, 'key = {"hdr.inc.job": network["job"]', 'key = {"hdr.inc.job": 1', "job"),
+    ("06", C, 'UDP = 9400', 'UDP = 9401', "udp"),
+    ("06", C, '"parent_port": port}', '"parent_port": 1}', "parent_port"),
+    ("06", C, "    for worker in network[\"workers\"]:", "    for worker in network[\"hosts\"]:", "no worker of the job|gives"),
+    ("06", C, "ELECTION + 1", "ELECTION", "(?i)election id|another controller"),
+    ("06", C, "return [*made, entry(\"job\", key, \"inner\", **params)]", "return made", "no entry of table job"),
+    ("06", C, 'far.get(other) == far[switch] - 1', 'other in far', "nearest to the root"),
+    # 07
+    ("07", C, 'name in network["hosts"]}', 'name in network["hosts"] and port > 1}', "edge|not be sent on|taken in"),
+    ("07", C, "    return start(network, new, p4rt)\n", "    start(network, new, p4rt)\n", "is no epoch"),
+    ("07", C, "    return start(network, new, p4rt)\n", "    return start(network, old, p4rt)\n", "worker|child|root|part"),
+    ("07", C, '"base": fresh("slots", 0, job["slots"])', '"base": fresh("slots", 0, 1)', "overlap"),
+    ("07", C, '"slots": job["slots"]', '"slots": 16', "slots of job"),
+    ("07", C, '"base": fresh("slots", 0, job["slots"])', '"base": fresh("slots", 4090, job["slots"])', "4096 slots"),
+    ("07", C, '"epoch": fresh(("epoch", job["job"]), FIRST_EPOCH)', '"epoch": 60', "epoch 60 after its change"),
+    ("07", C, "entries[::-1]", "entries[:1]", "old epoch|late packets|still"),
+    # 08
+    ("08", F8, "return 24 + 62 + 4 * lanes", "return 24 + 62 + 8 * lanes", "frame_bytes"),
+    ("08", F8, "workers - 1", "workers", "2\\(n-1\\)"),
+    ("08", F8, "2 * (", "(", "half|round trip|2\\(n-1\\)"),
+    ("08", F8, "return workers * chunks", "return 2 * workers * chunks", "both directions|twice"),
+    ("08", F8, "math.ceil(round", "math.floor(round", "rounded up|fit into a round trip|chunks"),
+    # 09
+    ("09", H9, "/ self.network.workers", "/ (self.network.workers - 1)", "mean"),
+    ("09", H9, "        self.begin()\n        return means", "        return means", "finish leave something|step"),
+    ("09", H9, "127 // network.workers", "127", "headroom"),
+    ("09", H9, ".max() / self.levels or 1.0", ".min() / self.levels or 1.0", "largest|scale"),
+    ("09", H9, "owed = gradient + self.left.get(number, 0)", "owed = gradient", "error feedback|rounding took away"),
+    ("09", H9, "(owed - small * scale)", "(small * scale - owed)", "rounding took away"),
+    ("09", H9, "BUCKET = 25_000", "BUCKET = 250_000", "idle|Smaller|smaller"),
+    ("09", H9, "BUCKET = 25_000", "BUCKET = 300", "Larger buckets"),
+    # 10
+    ("10", C, "    dead.clear()\n", "", "dead|not opened|opened|no entry"),
+    ("10", C, "    written.clear()\n", "", "RuntimeError|written|not open"),
+    ("10", C, "if name not in dead)\n        try:", "if name in spines)\n        try:", "dead|RuntimeError"),
+    ("10", C, "    clear(p4rt)\n    return build", "    return build", "old epoch|late packets|still"),
+    ("10", C, "fresh(\"generation\", 1)", "7", "generation|not cleared"),
+    ("10", C, "            look(network, p4rt)\n            clear(p4rt)\n", "            clear(p4rt)\n", "dead|RuntimeError|half|waiting"),
+    ("10", C, '"root": root, "slots"', '"root": spine_of(network), "slots"', "NameError"),
+    ("10", C, "FIRST_EPOCH)", "0)", "is no epoch"),
+    ("10", C, "    if not dead & set(written):\n        return None\n", "    if dead & set(written):\n        return None\n", "nothing has died|waiting"),
+]  # fmt: skip
+
+
+def first_text(number: str, file: str, old: str, new: str) -> tuple[str, bool]:
+    """What the grader says first, and whether there is something to look at."""
+    with tempfile.TemporaryDirectory() as held:
+        report = grade(spoilt(number, Mutant(new, file, old, new, ()), Path(held) / "mine"))
+        first = next((check.finding for check in report.checks if check.finding is not None), None)
+        looks = all(check.finding.look for check in report.checks if check.finding is not None)
+        return ("" if first is None else first.said), looks
+
+
+def main() -> int:
+    """Prints the first texts that do not name the cause; exit code 1 where fewer than 90 of 100 do."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--labs", default="")
+    parser.add_argument("--all", action="store_true", help="print all first texts")
+    options = parser.parse_args()
+    chosen = [one for one in MISTAKES if not options.labs or one[0] in options.labs.split(",")]
+    named = looked = 0
+    for number, file, old, new, words in chosen:
+        said, looks = first_text(number, file, old, new)
+        good = re.search(words, said) is not None
+        named += good
+        looked += looks
+        if not good or options.all:
+            print(
+                f"{'named' if good else 'NOT NAMED'}: lab {number}, {' '.join(new.split())[:70]!r}: {said[:300] or 'a pass'}",
+                flush=True,
+            )
+    print(f"{named} of {len(chosen)} first texts name the cause; every failing row of {looked} has a command to look")
+    return 0 if 10 * named >= 9 * len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

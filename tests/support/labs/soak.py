@@ -1,0 +1,207 @@
+"""Random edits of right solutions, graded and judged: ``python -m tests.support.labs.soak --edits 1000``.
+
+Each verdict must be that of a judge who knows the README alone (`judge_*.py`), and no grader may end in a traceback.
+Prints each submission about which they differ, and keeps it in ``out/soak-labs``. Right solutions in other styles
+(`styles/`, and edits that keep what a program means) must pass with both.
+"""
+
+import argparse
+import json
+import os
+import pickle
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from p4reduce_course.catalogue import NAMES, find
+from p4reduce_course.frame.grading import copy_lab, grade
+from p4reduce_course.frame.lab import EXAMPLE
+from tests.support.labs import SOLUTIONS, judge_control, judge_p4, judge_python, judge_yaml
+from tests.support.labs.edits import edited, kept
+from tests.support.labs.judge_p4 import No
+
+KEPT = Path("out/soak-labs")
+STYLES = Path(__file__).parent / "styles"
+
+
+def _judge_05(folder, draw):
+    judge_python.judge_05_worker(folder, draw)
+    judge_p4.judge_05_switch(folder, draw)
+
+
+JUDGES = {
+    "01": judge_yaml.judge_01,
+    "02": judge_p4.judge_02,
+    "03": judge_p4.judge_03,
+    "04": judge_python.judge_04,
+    "05": _judge_05,
+    "06": judge_control.judge_06,
+    "07": judge_control.judge_07,
+    "08": judge_python.judge_08,
+    "10": judge_control.judge_10,
+}
+"""Lab 09's README bounds time and bytes by a network: it is graded for tracebacks alone."""
+
+
+def judged(number: str, folder: Path, seed: int) -> str:
+    """Why a submission is wrong; empty where it is right; ``?`` where the judge cannot tell.
+
+    In a process of its own, since what is judged may not end.
+    """
+    inward, outward = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (40, 40))
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, 1)
+            os.dup2(nothing, 2)
+            try:
+                JUDGES[number](folder, random.Random(seed))
+                said = ""
+            except No as no:
+                said = str(no) or "no"
+            except ZeroDivisionError as error:
+                said = "?" if "too near" in str(error) else f"raises {error}"
+            except BaseException as error:
+                said = f"raises {type(error).__name__}: {error}"
+            os.write(outward, pickle.dumps(said[:2000]))
+        finally:
+            os._exit(0)
+    os.close(outward)
+    with os.fdopen(inward, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if data:
+        found: str = pickle.loads(data)  # noqa: S301  (of our own process)
+        return found
+    return f"ended by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else "ended"
+
+
+def prepared(number: str, target: Path) -> Path:
+    """The solution in a copy of the lab, with what the student got beside it in ``given``."""
+    copy_lab(find(number), EXAMPLE, target)
+    shutil.copytree(target / "skeleton", target / "given")
+    shutil.copytree(SOLUTIONS / number, target / "skeleton", dirs_exist_ok=True)
+    return target
+
+
+def differs(number: str, folder: Path, seed: int, seen: Counter) -> str:
+    """What is wrong with a verdict; empty: nothing."""
+    report = grade(folder, seed=f"soak {seed}".encode())
+    said = json.dumps(report.data())
+    if "the grader failed" in said:
+        return next(note for note in report.notes if "the grader failed" in note)
+    why = judged(number, folder, seed) if number in JUDGES else "?"
+    seen["right" if report.passed else "wrong"] += 1
+    if why == "?":
+        seen["not judged"] += 1
+        return ""
+    if report.passed == (why == ""):
+        return ""
+    first = next((check.finding.said for check in report.checks if check.finding is not None), "")
+    return f"accepted, though: {why}" if report.passed else f"refused, though right: {first[:300]}"
+
+
+def soaked(number: str, edits: int, seed: int, seconds: float) -> tuple[int, list[str]]:
+    """How many edits of a lab were tried, and where a verdict is wrong."""
+    draw, problems, seen, ends = random.Random(f"{number} {seed}"), [], Counter(), time.monotonic() + seconds
+    files = [name for name in find(number).files if (SOLUTIONS / number / name).is_file()]
+    tried = 0
+    with tempfile.TemporaryDirectory() as held:
+        folder = prepared(number, Path(held) / "mine")
+        for count in range(edits):
+            if time.monotonic() > ends:
+                break
+            name = draw.choice(files)
+            path = folder / "skeleton" / name
+            was = path.read_text()
+            path.write_text(edited(name, was, draw))
+            try:
+                said = differs(number, folder, seed + count, seen)
+            except Exception as error:  # a traceback of the grader's frame
+                said = f"traceback: {type(error).__name__}: {error}"
+            if said:
+                kept = KEPT / f"{number}-{seed}-{count}"
+                kept.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, kept / name)
+                problems.append(f"lab {number}, edit {count} ({kept / name}): {said}")
+                print(problems[-1], flush=True)
+            path.write_text(was)
+            tried += 1
+    print(f"lab {number}: {tried} edits, {dict(seen)}, {len(problems)} wrong verdicts", flush=True)
+    return tried, problems
+
+
+def styles(number: str) -> list[Path]:
+    """Folders with right solutions in other styles."""
+    return sorted(path for path in (STYLES / number).glob("*") if path.is_dir())
+
+
+def styled(number: str, style: Path) -> str:
+    """What is wrong with the verdicts on a right solution in another style; empty: nothing."""
+    with tempfile.TemporaryDirectory() as held:
+        folder = prepared(number, Path(held) / "mine")
+        shutil.copytree(style, folder / "skeleton", dirs_exist_ok=True)
+        said = differs(number, folder, 1, seen := Counter())
+        return said or ("" if seen["right"] else "refused, and judged wrong")
+
+
+def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, list[str]]:
+    """Right solutions of all styles with edits that keep what they mean: how many, and what was refused."""
+    draw, problems, ends = random.Random(f"kept {number} {seed}"), [], time.monotonic() + seconds
+    sources = [SOLUTIONS / number, *styles(number)]
+    done = 0
+    for place in range(count):
+        if time.monotonic() > ends:
+            break
+        with tempfile.TemporaryDirectory() as held:
+            folder = prepared(number, Path(held) / "mine")
+            shutil.copytree(sources[place % len(sources)], folder / "skeleton", dirs_exist_ok=True)
+            for name in find(number).files:
+                path = folder / "skeleton" / name
+                if "answers" not in name:
+                    path.write_text(kept(name, path.read_text(), draw))
+            said = differs(number, folder, seed + place, seen := Counter())
+            if said or not seen["right"]:
+                target = KEPT / f"{number}-kept-{seed}-{place}"
+                shutil.copytree(folder / "skeleton", target, dirs_exist_ok=True)
+                problems.append(f"lab {number}, written otherwise ({target}): {said or 'refused, and judged wrong'}")
+                print(problems[-1], flush=True)
+        done += 1
+    print(f"lab {number}: {done} written otherwise, {len(problems)} not accepted", flush=True)
+    return done, problems
+
+
+def main() -> int:
+    """Exit code 1 where a verdict is wrong."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--labs", default=",".join(NAMES))
+    parser.add_argument("--edits", type=int, default=1000, help="of each lab")
+    parser.add_argument("--kept", type=int, default=20, help="right ones of each lab, written otherwise")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each lab, at most")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    problems, tried = [], 0
+    for number in options.labs.split(","):
+        for style in styles(number):
+            if said := styled(number, style):
+                problems.append(f"lab {number}, style {style.name}: {said}")
+                print(problems[-1], flush=True)
+        problems += rewritten(number, options.kept, options.seed, options.seconds)[1]
+        count, found = soaked(number, options.edits, options.seed, options.seconds)
+        tried += count
+        problems += found
+    print(f"{tried} edits of right solutions: {len(problems)} wrong verdicts")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

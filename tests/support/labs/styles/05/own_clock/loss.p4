@@ -1,0 +1,106 @@
+// Lab 05: loss, solved for the student "example".
+#include <core.p4>
+#include <v1model.p4>
+
+const bit<16> ETHER_TYPE = 16w0x8bdf;
+const bit<8> PUSH = 1;
+const bit<8> RESULT = 2;
+const bit<32> SLOTS = 8;              // a power of two; there are twice as many cells
+
+header ethernet_t { bit<48> dst; bit<48> src; bit<16> ether_type; }
+header sum_t {
+    bit<8>  kind;                       // PUSH or RESULT
+    bit<32> seq;                        // number of the chunk
+    bit<32> lane0; bit<32> lane1; bit<32> lane2; bit<32> lane3;
+}
+struct headers_t { ethernet_t ethernet; sum_t sum; }
+struct metadata_t {
+    bit<32> bit_;                       // of the worker that sent this: 0b1, 0b10, 0b100 ...
+    bit<32> full;                       // the bits of all workers
+}
+
+parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHER_TYPE: parse_sum;
+            default: accept;
+        }
+    }
+    state parse_sum { packet.extract(hdr.sum); transition accept; }
+}
+
+control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
+
+control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+    register<bit<32>>(2 * SLOTS) bitmaps;   // who is in, for each cell; 0: nobody
+    register<bit<32>>(2 * SLOTS) sums0;
+    register<bit<32>>(2 * SLOTS) sums1;
+    register<bit<32>>(2 * SLOTS) sums2;
+    register<bit<32>>(2 * SLOTS) sums3;
+    register<bit<32>>(2 * SLOTS) done;  // 1: the sums are a RESULT
+
+    action member(bit<32> bit_, bit<32> full) { meta.bit_ = bit_; meta.full = full; }
+    table worker {                      // filled by the controller: one entry for each worker
+        key = { std.ingress_port: exact; }
+        actions = { member; NoAction; }
+        default_action = NoAction();
+    }
+
+    bit<32> slot;                       // this chunk's cell
+    bit<32> other;                      // the cell of the chunks SLOTS before and behind it
+    bit<32> bitmap;
+    bit<32> others;
+    bit<32> sum;
+    bit<32> is_done;
+
+    apply {
+        if (!hdr.sum.isValid() || hdr.sum.kind != PUSH || !worker.apply().hit) {
+            mark_to_drop(std);          // not for us
+        } else {
+            slot = hdr.sum.seq & (2 * SLOTS - 1);
+            other = slot ^ SLOTS;
+            bitmaps.read(bitmap, slot);
+            bool again = (bitmap & meta.bit_) == meta.bit_;
+            if (again) {
+                done.read(is_done, slot);
+                sums0.read(hdr.sum.lane0, slot); sums1.read(hdr.sum.lane1, slot); sums2.read(hdr.sum.lane2, slot); sums3.read(hdr.sum.lane3, slot); 
+                hdr.sum.kind = RESULT;
+                std.egress_spec = std.ingress_port;
+                if (is_done == 0) { mark_to_drop(std); }
+            } else {
+                if (bitmap != 0) {
+                    sums0.read(sum, slot); hdr.sum.lane0 = hdr.sum.lane0 + sum;
+                    sums1.read(sum, slot); hdr.sum.lane1 = hdr.sum.lane1 + sum;
+                    sums2.read(sum, slot); hdr.sum.lane2 = hdr.sum.lane2 + sum;
+                    sums3.read(sum, slot); hdr.sum.lane3 = hdr.sum.lane3 + sum;
+                }
+                sums0.write(slot, hdr.sum.lane0);
+                sums1.write(slot, hdr.sum.lane1);
+                sums2.write(slot, hdr.sum.lane2);
+                sums3.write(slot, hdr.sum.lane3);
+                bitmap = bitmap + meta.bit_;
+                bitmaps.write(slot, bitmap);
+                bitmaps.read(others, other);
+                others = others & ~meta.bit_;
+                bitmaps.write(other, others);
+                mark_to_drop(std);
+                done.write(slot, 0);
+                if (bitmap == meta.full) {
+                    done.write(slot, 1);
+                    hdr.sum.kind = RESULT;
+                    std.egress_spec = 0;
+                    std.mcast_grp = 1;
+                }
+            }
+        }
+    }
+}
+
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) { apply {} }
+control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control Emit(packet_out packet, in headers_t hdr) {
+    apply { packet.emit(hdr.ethernet); packet.emit(hdr.sum); }
+}
+
+V1Switch(Parse(), Verify(), Slot(), Out(), Compute(), Emit()) main;

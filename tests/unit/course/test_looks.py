@@ -1,0 +1,117 @@
+"""What a finding shows can be replayed, and what is judged is judged alike by graders and by judges of their own."""
+
+import json
+import os
+import random
+import shlex
+
+import pytest
+from typer.testing import CliRunner
+
+from p4reduce.cli.main import app
+from p4reduce_course.catalogue import NAMES
+from p4reduce_course.frame.grading import grade
+from p4reduce_course.frame.report import Check, Finding, Report, write_looks
+from tests.support.effort import SOAK
+from tests.support.labs import Mutant, mutants, spoilt
+from tests.support.labs.soak import JUDGES, judged, prepared, soaked, styled, styles
+
+GROUP = Mutant("a group that does not exist", "slot.p4", "std.mcast_grp = 1;", "std.mcast_grp = 2;", ())
+NO_RESULT = Mutant("no RESULT", "loss.p4", "if (is_done == 1) {", "if (false) {", ())
+REPLAYED = {
+    ("03", GROUP): "group 2",
+    ("05", NO_RESULT): "nothing left",
+    ("06", next(one for one in mutants("06") if one.name == "no parent in table peer")): "refused",
+}
+
+
+def run(command: str, folder) -> str:
+    """A command of p4reduce in a lab's folder, in this process."""
+    words = shlex.split(command)
+    assert words[0] == "p4reduce"
+    done = CliRunner().invoke(app, words[1:])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.parametrize(
+    ("number", "mutant"),
+    [pytest.param(*one, id=one[0], marks=pytest.mark.soak if one[0] == "05" else ()) for one in REPLAYED],
+)
+def test_what_a_finding_shows_can_be_replayed(number, mutant, tmp_path):
+    folder = spoilt(number, mutant, tmp_path / "mine")
+    report = grade(folder, only=[mutant.part] if mutant.part else [])
+    assert write_looks(folder, report)
+    failed = [check for check in report.checks if check.passed is False]
+    assert failed
+    assert all(check.finding.look for check in failed)
+    text = run(failed[0].finding.look, folder)
+    assert REPLAYED[number, mutant] in text
+    frames = [dict(check.finding.files) for check in failed]
+    if number != "06":  # small numbers, few frames
+        listed = [text for files in frames for name, text in files.items() if name.endswith(".txt")]
+        assert max(text.count("\n") for text in listed) <= 9
+
+
+def test_a_worker_that_fails_can_be_run_for_the_ticks_that_show_it(tmp_path):
+    mutant = next(one for one in mutants("05") if one.name == "never again")
+    report = grade(spoilt("05", mutant, tmp_path / "mine"), only=["worker"])
+    failed = next(check for check in report.checks if check.passed is False)
+    folder, _, command = failed.finding.look.partition(" && ")
+    assert folder == f"cd {tmp_path / 'mine/skeleton'}"
+    program, flag, code = shlex.split(command)
+    assert (program, flag) == ("python3", "-c")
+    printed: list[tuple] = []
+    source = (tmp_path / "mine/skeleton/worker.py").read_text() + code.replace("from worker import Worker; ", "")
+    exec(source, {"print": lambda *words: printed.append(words)})  # noqa: S102  (our own mutant)
+    assert printed[0] == (0, list(range(8)))
+    assert printed[-1] == (12, [])
+
+
+def test_looks_are_not_written_through_what_a_student_left(tmp_path):
+    finding = Finding("x", "", "look", (("a.txt", "frames\n"),))
+    report = Report("lab", "folder", (Check("one", "first", False, finding),))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("mine")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/look").symlink_to(other)
+    assert not write_looks(tmp_path / "linked", report)
+    (tmp_path / "hard/look").mkdir(parents=True)
+    os.link(other / "a.txt", tmp_path / "hard/look/a.txt")
+    assert write_looks(tmp_path / "hard", report)
+    assert (tmp_path / "hard/look/a.txt").read_text() == "frames\n"
+    (tmp_path / "soft/look").mkdir(parents=True)
+    (tmp_path / "soft/look/a.txt").symlink_to(other / "a.txt")
+    assert write_looks(tmp_path / "soft", report)
+    assert (other / "a.txt").read_text() == "mine"
+    assert json.dumps(report.data()["checks"][0]["finding"]["files"]) == '{"a.txt": "frames\\n"}'
+
+
+STYLES = [
+    pytest.param(number, style, id=f"{number}, {style.name}", marks=() if number == "02" else pytest.mark.soak)
+    for number in NAMES
+    for style in styles(number)
+]
+
+
+@pytest.mark.parametrize(("number", "style"), STYLES)
+def test_a_right_solution_in_another_style_passes(number, style):
+    assert styled(number, style) == ""
+
+
+@pytest.mark.parametrize("number", JUDGES if SOAK else ["02", "05"])
+def test_judges_take_the_solution_and_no_mistake(number, tmp_path):
+    folder = prepared(number, tmp_path / "mine")
+    assert judged(number, folder, 1) == ""
+    mutant = mutants(number)[0]
+    path = folder / "skeleton" / mutant.file
+    path.write_text(path.read_text().replace(mutant.old, mutant.new, 1))
+    assert judged(number, folder, 1) not in ("", "?")
+
+
+@pytest.mark.parametrize(("number", "edits"), [("02", 6)])
+def test_random_edits_get_the_verdict_that_a_judge_gives(number, edits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tried, problems = soaked(number, edits, random.Random(number).randrange(1 << 20), float("inf"))
+    assert (tried, problems) == (edits, [])
