@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from statistics import fmean
 from typing import Final
 
@@ -16,6 +17,7 @@ from p4reduce.control_plane.plans.forest import (
     hierarchical,
     predicted_forest_ps,
     rina,
+    spread_paths,
     striped,
 )
 from p4reduce.control_plane.plans.packing import PACKING, Packer, fastest_of, packing
@@ -28,6 +30,7 @@ from p4reduce.control_plane.plans.problem import (
     StarLayout,
     TreeLayout,
     all_paths,
+    check_forwarding,
     link_frames,
     register,
     timing,
@@ -208,7 +211,10 @@ def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:
 
 
 def flat(problem: Problem) -> TreeLayout:
-    """Two levels: workers under the nearest switches that aggregate, those under the root that makes it fastest."""
+    """Two levels: workers under the nearest switches that aggregate, those under the root that makes it fastest.
+
+    Where shortest paths of these switches meet, they are spread over other ones.
+    """
     terminals = {worker: problem.paths.nearest(worker, problem.capable) for worker in problem.workers}
     roots = problem.capable
     if len(roots) > MOST_ROOTS:
@@ -222,7 +228,13 @@ def flat(problem: Problem) -> TreeLayout:
                 trees.append(finish(problem, TreeLayout(root, parent, variant.spread)))
     if not trees:
         raise PlanError("no flat tree connects the workers")
-    return min(trees, key=lambda tree: predicted_ps(problem, tree))
+    tree = min(trees, key=lambda tree: predicted_ps(problem, tree))
+    ways = spread_paths(problem, [edge for edge in tree.parent.items() if edge[0] not in problem.workers])
+    spread = replace(tree, paths={edge: ways.get(edge) or problem.paths.path(*edge) for edge in tree.parent.items()})
+    with suppress(PlanError):
+        check_forwarding(all_paths(problem, spread))
+        tree = min((tree, spread), key=lambda tree: predicted_ps(problem, tree))
+    return tree
 
 
 def _least_by_hosts_ps(problem: Problem) -> float:

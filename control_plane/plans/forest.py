@@ -405,7 +405,7 @@ def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> 
     where switches could not forward the others.
     """
     trees = trees[: max(1, problem.chunks)]
-    ways = _spread_paths(problem, [edge for _, above in trees for edge in above.items()])
+    ways = spread_paths(problem, [edge for _, above in trees for edge in above.items()])
     layouts = []
     for root, above in trees:
         found = [TreeLayout(root, above)]
@@ -422,7 +422,7 @@ def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> 
     ]
 
 
-def _spread_paths(problem: Problem, edges: Sequence[Pair]) -> dict[Pair, tuple[str, ...]]:
+def spread_paths(problem: Problem, edges: Sequence[Pair]) -> dict[Pair, tuple[str, ...]]:
     """Of each edge, the most used first, the path that adds least to busy links; the same one back."""
     used: Counter[Hop] = Counter()
     found: dict[Pair, tuple[str, ...]] = {}

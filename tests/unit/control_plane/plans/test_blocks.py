@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4reduce.base.errors import PlanError
@@ -53,6 +53,7 @@ def test_beyond_a_power_of_two_workers_hand_over_all_they_have() -> None:
     assert all(tree.parent["h5"] == "h1" and tree.parent["h6"] == "h2" for tree in trees)
 
 
+@settings(deadline=None, max_examples=20)
 @given(size=st.integers(2, 40))
 def test_of_two_binary_trees_a_worker_is_an_inner_node_of_one(size: int) -> None:
     first, second = parts("double-binary-tree", f"star:hosts={size},servers=0")

@@ -50,7 +50,7 @@ def test_one_switch_is_one_tree_and_many_are_a_dozen():
     ("capable", "elements", "name", "trees"),
     [
         ("leaf*", 262_144, STRIPED, 4),
-        ("leaf*", 1, "spt", 1),
+        ("leaf*", 1, "flat", 1),
         ("all", 262_144, "steiner", 1),
         ("leaf1+leaf2", 262_144, "packing", 8),
         ("none", 262_144, "ring", 1),
