@@ -84,7 +84,9 @@ def test_every_plan_gives_the_bytes_of_virtual_time(plan, faults, target):
 
 
 @pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
-@pytest.mark.parametrize("plan", ["packing", "striped", "rina", "hierarchical", "halving-doubling", "double-binary-tree"])
+@pytest.mark.parametrize(
+    "plan", ["packing", "striped", "rina", "hierarchical", "halving-doubling", "double-binary-tree"]
+)
 def test_plans_of_several_trees_give_the_bytes_of_virtual_time(plan, faults):
     """One leaf of two aggregates: some of these plans add up in it, and all but ``striped`` at hosts, too."""
     partial = "leaf-spine:leaves=2,spines=2,hosts=2,capable=leaf1"
