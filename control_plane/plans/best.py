@@ -159,7 +159,7 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
         return name, parts
     with suppress(PlanError):
         packer = Packer(problem)
-        if packer.least_ps < PACKED * least:
+        if packer.floor_ps < PACKED * least and packer.least_ps < PACKED * least:
             packed = fastest_of(packer)
             if predicted_forest_ps(problem, packed) < PACKED * least:
                 name, parts = PACKING, packed

@@ -207,11 +207,21 @@ class Packer:
     @property
     def least_ps(self) -> float:
         """No packing takes less: the optimum's rate, and there and back between the two workers farthest apart."""
+        return self._with_rate(self.optimum[0])
+
+    @property
+    def floor_ps(self) -> float:
+        """At most ``least_ps``, and known without a search: each tree has a frame on one of each worker's links."""
+        rates = np.bincount(self._a, 1 / self.times, len(self._node_names))
+        rates += np.bincount(self._b, 1 / self.times, len(self._node_names))
+        return self._with_rate(float((1 / rates[self._terminals[: len(self.problem.workers)]]).max()))
+
+    def _with_rate(self, rate: float) -> float:
         routes, workers = self.problem.paths, self.problem.workers
         lengths = (self.problem.frame_bytes, frame_bytes(0))
         first = workers[0]  # the farthest two are at least as far apart as one of them from any other
         there = max(sum(routes.latency_ps(first, other, length) for length in lengths) for other in workers[1:])
-        return (self.problem.chunks - 1) * self.optimum[0] * self.unit_ps + there
+        return (self.problem.chunks - 1) * rate * self.unit_ps + there
 
     def few(self, count: int) -> list[_Tree]:
         """So many trees at most, whose busiest link is about as busy as it must be."""

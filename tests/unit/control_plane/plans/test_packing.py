@@ -78,6 +78,7 @@ def test_random_networks_never_fall_below_the_bound(seed: int) -> None:
     parts = packing(given)
     assert installed_ps(given, parts) >= bound
     assert predicted_forest_ps(given, parts) >= packer.least_ps
+    assert 0 < packer.floor_ps <= packer.least_ps * (1 + 1e-9)
 
 
 def test_all_trees_end_at_once() -> None:
