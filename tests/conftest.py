@@ -6,6 +6,7 @@ import signal
 import tempfile
 
 import pytest
+from hypothesis import settings
 
 from tests.support.effort import SOAK
 
@@ -13,6 +14,14 @@ if "P4REDUCE_CACHE" not in os.environ:
     # Compiled P4 programs of tests stay out of the user's own cache, and go away with the run.
     _cache = tempfile.TemporaryDirectory(prefix="p4reduce-test-cache-")
     os.environ["P4REDUCE_CACHE"] = _cache.name
+
+# Tests run beside each other already; more threads of BLAS would only wait for each other, which costs processor time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+if not SOAK:
+    # Of properties that do not say how many examples they need: others are drawn in each run.
+    settings.register_profile("few", max_examples=40)
+    settings.load_profile("few")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and what tests start would inherit it and never see Ctrl-C.

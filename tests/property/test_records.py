@@ -84,7 +84,7 @@ FIXED = ("Topology.", "View.", "Node.", "Link.", "Plan.topology", "Options.ahead
 """what topologies consist of, which their own files hold; what follows a message"""
 FIXED += tuple(f"{kind.__name__}.kind" for kind in ENDPOINTS)
 SETTINGS = settings(
-    max_examples=examples(100, 2000),
+    max_examples=examples(40, 2000),
     deadline=None,
     database=None,
     derandomize=True,

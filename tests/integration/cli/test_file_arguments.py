@@ -2,10 +2,12 @@
 
 import os
 import socket
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
 
+from tests.support.effort import examples
 from tests.support.fresh import in_a_fresh_process
 from tests.support.paths import ROOT
 from tests.support.same.forked import run_all
@@ -56,6 +58,8 @@ COMMANDS = {
     "lab copy": ("lab", "copy", FILE, "made"),
     "lab grade --seed-file": ("lab", "grade", ROOT / "tests", "--lab", "01", "--seed-file", FILE),
 }
+EACH = examples(4, 9)
+"""How many kinds each command meets: others than the command before it, so that all come up; all in a soak."""
 KINDS = ("pipe", "socket", "device", "endless", "no-reading", "loop", "folder", "empty", "absent")
 
 
@@ -75,11 +79,14 @@ def kinds(tmp_path_factory):
 def test_what_is_no_file_is_one_error(kinds, tmp_path):
     wrong, count = in_a_fresh_process(wrong_errors, kinds, tmp_path)
     assert wrong == []
-    assert count == len(COMMANDS) * len(KINDS)
+    assert count == len(COMMANDS) * EACH
 
 
 def wrong_errors(kinds, folder):
-    jobs = [Job("files", name, tuple(calls(name, words, kinds))) for name, words in COMMANDS.items()]
+    jobs = [
+        Job("files", name, tuple(calls(name, words, met)))
+        for (name, words), met in zip(COMMANDS.items(), turns(kinds), strict=False)
+    ]
     wrong, count = [], 0
     for done in run_all(jobs, 1, folder):
         wrong += [done.problem] if done.problem else []
@@ -90,6 +97,13 @@ def wrong_errors(kinds, folder):
             if outcome.parts["exit"] != 2 or said.count("error: ") < 1 or str(path) not in said:
                 wrong.append(f"{name}: exit {outcome.parts['exit']}: {said}")
     return wrong, count
+
+
+def turns(kinds):
+    """The kinds that each command meets."""
+    endless = cycle(kinds.items())
+    while True:
+        yield dict(islice(endless, EACH))
 
 
 def calls(name, words, kinds):

@@ -14,7 +14,14 @@ from tests.support.pools import LISTED, PATIENCE_S, end_at_work
 
 
 @pytest.mark.skipif(not LISTED, reason="needs a Linux that lists children in /proc")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGKILL, -9),
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak),  # the same pool: studies/poster/test_processes.py
+    ],
+)
 def test_ended_at_work_it_leaves_no_process_and_no_copy(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """Who is killed cannot remove copies of submissions."""
     submissions, temporary = tmp_path / "class", tmp_path / "temporary"

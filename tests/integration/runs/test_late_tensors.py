@@ -92,5 +92,5 @@ def test_a_name_is_a_short_text(name):
 
 
 def test_random_scripts():
-    for seed in range(examples(25, 300)):
+    for seed in range(examples(10, 300)):
         assert Program.draw(seed).play()[0] == []

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from p4reduce.network.virtual import Stop, VirtualNetwork
 from p4reduce.network.virtual.synthetic import SyntheticSwitch, frame
 from p4reduce.topologies import Link, Topology, TopologyBuilder
+from tests.support.effort import examples
 
 RATE = 10**9
 LENGTHS = (40, 62, 318)
@@ -126,7 +127,7 @@ def cases(draw: Any) -> tuple[int, int, dict[Port, int], list[Change], dict[Port
     return switches, fibres, fibre_ps, changes, sent
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150), deadline=None)
 @given(cases())
 def test_lost_iff_a_bit_meets_a_dark_mirror(case: Any) -> None:
     switches, fibres, fibre_ps, changes, sent = case

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from p4reduce.network.virtual import Faults, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.network.virtual.synthetic import route_all, senders
 from p4reduce.topologies import Topology, TopologyBuilder
+from tests.support.effort import examples
 
 RATES = ("1G", "10G", "7G", "100G")
 DELAYS = ("1ns", "1us", "30us")
@@ -101,7 +102,7 @@ def _ports(topology: Topology) -> list[tuple[str, int]]:
     return [end for link in topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50, 120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(recipes())
 def test_every_frame_is_accounted_for(recipe: Recipe) -> None:
     network, endpoints = recipe.build()
@@ -156,7 +157,7 @@ def _assert_nothing_leaked(network: VirtualNetwork) -> None:
     assert np.all(network._wiring.links["backlog"] == 0)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(recipes(), st.integers(1, 50), st.integers(1, 3_000_000))
 def test_pauses_change_nothing(recipe: Recipe, most_events: int, pause_ps: int) -> None:
     """The same network, run at once and in slices of events and of time."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from p4reduce.network.virtual.kernels.events import push, remove_first, replace_first
 from p4reduce.network.virtual.records import EVENT, WORLD
+from tests.support.effort import examples
 
 operations = st.lists(
     st.tuples(st.sampled_from(("push", "push", "remove", "replace")), st.integers(0, 20)), max_size=200
@@ -22,7 +23,7 @@ def queue() -> tuple[Any, Any]:
     return world[0], heap
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80, 200), deadline=None)
 @given(operations)
 def test_same_order_as_heapq(todo: list[tuple[str, int]]) -> None:
     world, heap = queue()

@@ -12,7 +12,7 @@ from tests.support.effort import examples
 from tests.support.partitions import both
 
 
-@pytest.mark.parametrize("first", range(0, examples(60, 1000), 20))
+@pytest.mark.parametrize("first", range(0, examples(40, 1000), 20))
 def test_random_networks_with_everything_switched_on(first: int) -> None:
     for seed in range(first, first + 20):
         windows, heap, _ = both(seed)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.effort import examples
 from tests.support.golden.frames import Kind, Packet
 from tests.support.golden.p4 import P4Backend
 from tests.support.golden.reasons import Reason
@@ -52,7 +53,7 @@ def push(backend: P4Backend, rows: list[tuple[int, ...]], width: int = 0) -> Non
     [P4Backend(64, "compiled"), P4Backend(256, "compiled"), P4Backend(64, "interpreted")],
     ids=lambda b: f"{b.executor}-{b.lanes}",
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_lanes_add_and_saturate_each_for_itself(backend, data):
     width = data.draw(st.sampled_from(WIDTHS))

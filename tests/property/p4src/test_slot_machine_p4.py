@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from tests.support.effort import examples
 from tests.support.golden.choices import SeededChoices
 from tests.support.golden.p4 import P4Backend
 from tests.support.golden.run import run
@@ -24,13 +25,13 @@ def test_machine_code_does_what_the_golden_model_does(scenario):
     run(scenario, COMPILED)
 
 
-@trees(20)
+@trees(examples(8, 20))
 @given(scenarios(WIDE, size=8))
 def test_machine_code_of_the_wide_build_does_what_the_golden_model_does(scenario):
     run(scenario, WIDE)
 
 
-@trees(10)
+@trees(examples(4, 10))
 @given(scenarios(INTERPRETED, size=6))
 def test_the_interpreter_does_what_the_golden_model_does(scenario):
     run(scenario, INTERPRETED)

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.effort import examples
 from tests.support.executors.twins import Twins, load
 
 PROGRAM = "tests/data/constructs.json"
@@ -48,7 +49,7 @@ def twins():
     return both
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150), deadline=None)
 @given(st.lists(packets(), min_size=1, max_size=8))
 def test_any_sequence_of_packets(sequence):
     both = twins()
@@ -57,7 +58,7 @@ def test_any_sequence_of_packets(sequence):
     both.check_state()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, 100), deadline=None)
 @given(st.integers(0, 3), st.binary(max_size=200))
 def test_any_bytes(port, frame):
     both = twins()

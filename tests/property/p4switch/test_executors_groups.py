@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.effort import examples
 from tests.support.executors.twins import Twins
 
 OCTETS = st.sampled_from([0, 1, 2, 3, 39, 40, 41]) | st.integers(0, 255)
@@ -28,7 +29,7 @@ def frames(draw):
     return frame[: draw(st.none() | st.integers(0, len(frame)))]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80, 200), deadline=None)
 @given(st.lists(frames(), min_size=1, max_size=5))
 def test_any_sequence_of_packets(sequence):
     both = Twins("tests/data/groups.json")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from p4switch import abi
 from p4switch.tables import Exact, Lpm, TableEntry, Ternary
+from tests.support.effort import examples
 from tests.support.executors.twins import Twins
 
 AGGREGATE = "IncIngress.aggregate."
@@ -176,7 +177,7 @@ def run(lanes, sequence):
     both.check_state(touched)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(50, 120), deadline=None)
 @given(steps(64))
 def test_any_sequence_of_packets_and_entries(sequence):
     run(64, sequence)
@@ -185,7 +186,7 @@ def test_any_sequence_of_packets_and_entries(sequence):
 CELLS = st.integers(0, 2**31 - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(inc_packets(64), st.lists(st.tuples(st.integers(0, 511), st.integers(0, 4), CELLS, CELLS), max_size=3))
 def test_both_read_and_write_the_same_cells(packet, copies):
     """Ports, replication ids, queue depths and times of each copy, as a fabric with queues gives them."""

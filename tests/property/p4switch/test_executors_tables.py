@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4switch.tables import Exact, Lpm, Range, TableEntry, Ternary
+from tests.support.effort import examples
 from tests.support.executors.twins import Twins
 
 INGRESS = "EntitiesIngress."
@@ -72,7 +73,7 @@ DEFAULTS = st.tuples(
 STEPS = st.lists(CHANGES | DEFAULTS | st.tuples(st.just("packet"), packets()), min_size=1, max_size=40)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150), deadline=None)
 @given(STEPS)
 def test_any_sequence_of_changes_and_packets(steps):
     both = Twins("tests/data/entities.json")

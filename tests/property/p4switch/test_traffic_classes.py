@@ -9,6 +9,7 @@ from p4switch.tables import TableEntry, Ternary
 from p4switch.traffic import ExecutorName
 from tests.support import classes
 from tests.support.classes import Newest, inc_frame, plain_frame, queue_of
+from tests.support.effort import examples
 from tests.support.executors.twins import load
 from tests.support.golden.frames import Kind
 
@@ -30,7 +31,7 @@ def _compiled():
     queue_of(device(), plain_frame(0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(
     st.integers(0, 7).flatmap(lambda base: st.tuples(st.just(base), st.integers(0, 7 - base))),
     st.lists(st.tuples(st.integers(0, 2), ITERATIONS), min_size=1, max_size=25),
@@ -70,7 +71,7 @@ def test_resends_and_replies_are_of_the_class_of_their_job(kind):
 
 
 @given(st.dictionaries(st.integers(0, 63), st.integers(0, 7), max_size=6), st.integers(0, 63))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 def test_plain_ipv4_by_its_code_point(known, point):
     switch = device()
     for code, priority in known.items():

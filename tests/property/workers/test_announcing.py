@@ -20,7 +20,7 @@ from tests.support.loopback.jobs import Job, random_arrays, same_bytes
 AT_ROOT = ("sum", "sum", "in place", "chained", "words", "barrier", "huge", "poison")
 AT_SERVER = ("push", "pull", "step", "barrier")
 MOST_STEPS = 20_000
-few = settings(max_examples=examples(6, 150), deadline=None)
+few = settings(max_examples=examples(3, 150), deadline=None)
 
 
 @dataclass

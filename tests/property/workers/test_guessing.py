@@ -23,7 +23,7 @@ faults = st.builds(
     reorder=st.sampled_from([0, 0.1, 0.5]),
     seed=st.integers(0, 1 << 30),
 )
-few = settings(max_examples=examples(6, 300), deadline=None)
+few = settings(max_examples=examples(3, 300), deadline=None)
 Change = Callable[[np.random.Generator, Floats], None]
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers, local_exponent
+from tests.support.effort import examples
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -34,19 +35,19 @@ def assert_within_bound(numbers: Numbers, workers: np.ndarray, exponent: int) ->
         assert abs(Fraction(float(value)) - exact) <= Fraction(float(bound[column]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(120, 300), deadline=None)
 @given(contributions(floats))
 def test_block_floating_point_keeps_its_bound(workers: np.ndarray) -> None:
     assert_within_bound(BlockFloat(), workers, max(local_exponent(row) for row in workers))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(120, 300), deadline=None)
 @given(contributions(st.floats(-1000, 1000, width=32)), st.floats(1e-3, 2.0**17))
 def test_fixed_scale_keeps_its_bound(workers: np.ndarray, factor: float) -> None:
     assert_within_bound(FixedScale(factor), workers, 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80, 200), deadline=None)
 @given(contributions(floats))
 def test_order_of_workers_does_not_matter(workers: np.ndarray) -> None:
     exponent = max(local_exponent(row) for row in workers)

@@ -12,7 +12,7 @@ from tests.support.golden.backend import Backend
 from tests.support.golden.choices import DrawnChoices
 from tests.support.golden.scenario import MAX_WORKERS, Scenario, draw_scenario
 
-MANY: Final = examples(60, 250)
+MANY: Final = examples(25, 250)
 """Trees of a property that is cheap to try, in everyday test runs."""
 
 

@@ -16,7 +16,7 @@ from tests.support.loopback.golden import Floats
 from tests.support.loopback.network import SWITCH_IP, Faults, Network, host, switch
 from tests.support.loopback.perfect_switch import PerfectSwitch
 
-several = settings(max_examples=examples(15, 100), deadline=None)
+several = settings(max_examples=examples(7, 100), deadline=None)
 """how many jobs a property test runs"""
 NO_FAULTS = Faults()
 BLOCK_FLOAT = BlockFloat()

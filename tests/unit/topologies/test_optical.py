@@ -10,6 +10,7 @@ from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.topologies import Topology, TopologyError, load, to_yaml
 from p4reduce.topologies.files import build
 from p4reduce.topologies.optical import Matrix, lay_circuits, oxc, uplinks, view
+from tests.support.effort import examples
 
 
 def matrix(pods: int, *pairs: tuple[int, int]) -> list[list[int]]:
@@ -96,7 +97,7 @@ def test_what_stays_is_at_the_same_ports() -> None:
     assert not cut_off.crossconnects
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(st.data())
 def test_every_configuration_is_a_matching_of_ports(data: st.DataObject) -> None:
     pods, planes = data.draw(st.integers(1, 6)), data.draw(st.sampled_from((1, 2)))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from p4reduce.network.virtual.records import aligned_bytes
 from p4switch.device import Device
-from p4switch.state import StateLayout
+from p4switch.state import StateLayout, layout_of
 from p4switch.traffic import Digest
 
 
@@ -110,10 +110,8 @@ class Shadows:
     def __init__(self, devices: Mapping[str, SwitchDevice]) -> None:
         self._devices = dict(devices)
         self._peekable = {name: device for name, device in devices.items() if isinstance(device, Peekable)}
-        programs = {id(d.program): d.program for d in devices.values() if isinstance(d, Device)}
-        layouts = {key: StateLayout(program) for key, program in programs.items()}
-        self._layouts = {name: layouts[id(d.program)] for name, d in devices.items() if isinstance(d, Device)}
-        self._wasted = {id(layout): _wasted(layout) for layout in layouts.values()}
+        self._layouts = {name: layout_of(d.program) for name, d in devices.items() if isinstance(d, Device)}
+        self._wasted = {id(layout): _wasted(layout) for layout in {id(x): x for x in self._layouts.values()}.values()}
         self._cells: dict[str, NDArray[np.int64]] = {}
         self._waste = aligned_bytes(max((_largest(layout) for layout in self._layouts.values()), default=0))
 

@@ -11,12 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p4switch.p4runtime import Code
+from tests.support.effort import examples
 from tests.support.p4runtime.client import TIMEOUT, RawClient, code_of, codes, details_of
 from tests.support.p4runtime.configs import config
 from tests.support.p4runtime.process import running_switch
 from tests.support.p4runtime.updates import EVERYTHING, INSERT, insert, refused
 
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(
+    max_examples=examples(12, 25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4switch.p4runtime import Code
+from tests.support.effort import examples
 from tests.support.p4runtime.client import codes, details_of
 from tests.support.p4runtime.configs import config, forwarding, schema
 from tests.support.p4runtime.updates import DELETE, EVERYTHING, MODIFY, dynamic, entry, insert, refused
@@ -148,7 +149,7 @@ UPDATES = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30, 80), deadline=None)
 @given(st.lists(UPDATES, max_size=6), st.lists(UPDATES, max_size=6))
 def test_all_or_nothing_whatever_the_batch(first, batch):
     device, twin = forwarding(), forwarding()
@@ -189,7 +190,7 @@ PROFILE_UPDATES = st.one_of(
 PROFILE_STATE = [p4r.Entity(action_profile_member=p4r.ActionProfileMember()), EVERYTHING]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(st.lists(PROFILE_UPDATES, max_size=6), st.lists(PROFILE_UPDATES, max_size=6))
 def test_members_in_use_count_in_the_trial(first, batch):
     """Whether a member may go depends on entries that the batch does not name."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from p4switch.p4runtime import Code, P4RuntimeError, P4RuntimeServer
 from p4switch.p4runtime.arbitration import MAX_ROLES, Arbitration
+from tests.support.effort import examples
 from tests.support.p4runtime.client import RawClient, codes, details_of
 from tests.support.p4runtime.configs import config, schema
 from tests.support.p4runtime.updates import EVERYTHING, dynamic, insert, refused
@@ -197,7 +198,7 @@ def test_roles_by_number(connect, owner, server):
             old.stub.Write(request, timeout=10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.text(max_size=3), st.integers(0, 5), st.booleans()), max_size=80))
 def test_arbitration_never_fails_inside_and_one_primary_a_role(steps):
     """Clients come, change and go; each role's primary is its live client of highest id."""

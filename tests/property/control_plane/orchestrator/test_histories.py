@@ -7,5 +7,5 @@ from tests.support.orchestrated.histories import Histories
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=examples(60, 1000), stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(25, 1000), stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from p4reduce.control_plane.orchestrator import Phase, PlanRow, Store, TaskState
 from p4reduce.control_plane.orchestrator.options import FOLLOWING
 from p4reduce.control_plane.scheduling import Task
+from tests.support.effort import examples
 
 NAMES = ("a", "b")
 ACTIONS = st.one_of(
@@ -52,7 +53,7 @@ def found_after_a_crash(path: Path, folder: Path):
         return content(store)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12, 25), deadline=None)
 @given(TRANSACTIONS, st.data())
 def test_the_last_whole_transaction_is_what_a_crash_leaves(transactions, data):
     with TemporaryDirectory() as name, Store(Path(name) / "tasks.sqlite", synchronous=False) as store:
@@ -72,7 +73,7 @@ def test_the_last_whole_transaction_is_what_a_crash_leaves(transactions, data):
             assert found_after_a_crash(store.path, Path(name) / "copy") == whole
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12, 25), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=12))
 def test_keys_are_never_given_twice(wishes):
     """Jobs begin, change epochs and end in any order."""

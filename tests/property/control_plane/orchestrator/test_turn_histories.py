@@ -7,5 +7,5 @@ from tests.support.orchestrated.turn_histories import TurnHistories
 
 TestTurnHistories = TurnHistories.TestCase
 TestTurnHistories.settings = settings(
-    max_examples=examples(25, 600), stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(12, 600), stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )

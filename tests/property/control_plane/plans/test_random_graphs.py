@@ -91,7 +91,7 @@ def check_paths(plan):
             assert plan.paths[(parent, child)] == plan.paths[(child, parent)][::-1]
 
 
-@settings(max_examples=examples(60, 150), deadline=None)
+@settings(max_examples=examples(25, 150), deadline=None)
 @given(st.data())
 def test_plans_are_sound(data):
     topology = data.draw(networks())
@@ -114,7 +114,7 @@ def test_plans_are_sound(data):
     assert all(resources.free(switch.name) == 4096 for switch in topology.switches)
 
 
-@settings(max_examples=examples(40, 100), deadline=None)
+@settings(max_examples=examples(15, 100), deadline=None)
 @given(st.data(), st.sampled_from(list(Operation)), st.integers(1, 5000), st.integers(0, 40))
 def test_predictions_equal_a_walk(data, operation, elements, lead):
     topology = data.draw(networks())
@@ -181,7 +181,7 @@ def sent(plan, operation, elements, lead):
             yield parent, child, back
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(15, 100), deadline=None)
 @given(st.data())
 def test_trees_cost_no_more_than_shortest_paths(data):
     topology = data.draw(networks(all_capable=True))
@@ -197,7 +197,7 @@ def test_trees_cost_no_more_than_shortest_paths(data):
     assert costs["steiner"] >= len(hosts) + len({problem.paths.access(host) for host in hosts}) - 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(15, 100), deadline=None)
 @given(st.data())
 def test_paths_are_shortest_unique_and_symmetric(data):
     topology = data.draw(networks())
@@ -213,7 +213,7 @@ def test_paths_are_shortest_unique_and_symmetric(data):
                 assert paths.path(path[i], path[j]) == path[i : j + 1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(st.data(), st.integers(2, 5))
 def test_fan_in_is_limited_or_refused(data, limit):
     topology = data.draw(networks(all_capable=True))
@@ -244,7 +244,7 @@ def test_fan_in_is_limited_or_refused(data, limit):
     assert reached == {limited.root, *limited.parent}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(15, 100), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 7)), max_size=60), st.integers(1, 200))
 def test_slot_pools_never_overlap(steps, size):
     pool, held = SlotPool(size), {}

@@ -17,6 +17,7 @@ from p4reduce.control_plane.priorities import (
     decide,
     jain,
 )
+from tests.support.effort import examples
 
 LINKS = [("s", port) for port in range(4)]
 
@@ -46,7 +47,7 @@ def jobs_of(draw: st.DrawFn, most: int = 12) -> list[JobFacts]:
     return made
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(25, 60))
 @given(jobs_of(most=8), st.randoms(use_true_random=False), st.integers(0, 9), st.integers(1, 6), st.integers(0, 3))
 def test_every_policy_classifies_all_flows_alike_in_whatever_order_jobs_are_given(
     jobs: list[JobFacts], random: object, turn: int, queues: int, seed: int
@@ -60,7 +61,7 @@ def test_every_policy_classifies_all_flows_alike_in_whatever_order_jobs_are_give
         assert set(one.classes.values()) <= set(range(1, 7))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(25, 60))
 @given(st.lists(st.frozensets(st.sampled_from(LINKS)), min_size=1, max_size=8), st.integers(1, 6))
 def test_no_other_cut_shares_fewer_links(links: list[frozenset[tuple[str, int]]], queues: int) -> None:
     """All cuts are tried; costs are added pair by pair. Every job has one flow here."""

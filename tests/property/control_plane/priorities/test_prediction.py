@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4reduce.control_plane.priorities import FlowDetector, Forecast, Observed, Predictor
+from tests.support.effort import examples
 
 US = 1_000_000
 
@@ -40,7 +41,7 @@ def read(corners: list[tuple[int, int]], last: int, every: int, quiet: int) -> l
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(15, 40))
 @given(st.integers(0, 2**32), st.integers(2, 8))
 def test_flows_are_found_to_an_interval_however_the_readings_fall(seed: int, number: int) -> None:
     """Of one rate and size, with times of computing that vary."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from p4reduce.control_plane.plans import RingLayout, StarLayout, make_plan, release_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
+from tests.support.effort import examples
 from tests.support.networks import GIGA, loaded_networks
 
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
@@ -62,7 +63,7 @@ def carried(task, layout, direction, topology):
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30, 80), deadline=None)
 @given(st.data(), networks())
 def test_no_residual_is_ever_negative(data, network):
     topology, used, slots = network
@@ -96,7 +97,7 @@ def test_no_residual_is_ever_negative(data, network):
     assert state.reserved_slots == {}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30, 80), deadline=None)
 @given(st.data(), networks(), st.sampled_from([4, 8, 32]))
 def test_plans_of_what_was_admitted_have_slots_for_its_demand(data, network, size):
     """With the ranges of slots that switches really have left."""
@@ -120,7 +121,7 @@ def test_plans_of_what_was_admitted_have_slots_for_its_demand(data, network, siz
             assert not plan.in_network or plan.slots_rate_bps >= task.demand_bps
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30, 80), deadline=None)
 @given(st.data(), networks(), st.sampled_from([name for name in NAMES if not name.startswith("spff")]))
 def test_what_the_fixed_scheduler_admits_a_tree_policy_admits(data, network, name):
     topology, used, slots = network

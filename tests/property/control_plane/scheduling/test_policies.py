@@ -16,6 +16,7 @@ from p4reduce.control_plane.scheduling import (
     plan_requests,
     policy_named,
 )
+from tests.support.effort import examples
 from tests.support.networks import GIGA, loaded_networks
 
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
@@ -49,7 +50,7 @@ def check_forwarding(plan):
         assert all(plan.paths[pair] == plan.paths[pair[::-1]][::-1] for pair in plan.paths)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150), deadline=None)
 @given(situations(), st.sampled_from(NAMES))
 def test_decisions_can_be_forwarded_and_fit(situation, name):
     state, task = situation
@@ -80,7 +81,7 @@ def _down(state, task):
     return (switch, state.topology.port(switch, task.server))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(situations())
 def test_where_shortest_paths_with_aggregation_fit_so_does_the_search(situation):
     state, task = situation
@@ -91,7 +92,7 @@ def test_where_shortest_paths_with_aggregation_fit_so_does_the_search(situation)
     assert policy_named("steiner")(task, state)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(situations())
 def test_an_unloaded_network_gets_the_tree_of_the_plan(situation):
     """With bandwidth alone and nothing used, weights are hops: the policy's tree costs what the planner's does."""

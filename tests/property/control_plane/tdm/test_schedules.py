@@ -11,6 +11,7 @@ from p4reduce.control_plane.tdm.circuits import check_matrix, least_time, matchi
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import SCHEDULERS, Options, make_schedule
 from p4reduce.control_plane.tdm.schedule import Schedule
+from tests.support.effort import examples
 
 OPTIONS = Options(moves=500, restarts=2)
 SWITCHED = ("seed", "tdm", "random")
@@ -105,7 +106,7 @@ def check_ways(schedule: Schedule, jobs: list[TdmJob], name: str) -> None:
         assert sum(tree.share for tree in plan.trees) == pytest.approx(1.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(st.integers(1, 6), st.integers(0, 6), st.data())
 def test_the_least_time_is_the_least_there_is(pods: int, ports: int, data: st.DataObject) -> None:
     """Against ports given out one by one, each where it helps most (which shares nothing with the search)."""
@@ -129,7 +130,7 @@ def test_the_least_time_is_the_least_there_is(pods: int, ports: int, data: st.Da
     check_matrix(found.matrix, ports)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 40), deadline=None)
 @given(st.integers(2, 9), st.integers(1, 4), st.data())
 def test_configurations_of_a_process_carry_all_of_it(pods: int, ports: int, data: st.DataObject) -> None:
     demand = np.zeros((pods, pods))

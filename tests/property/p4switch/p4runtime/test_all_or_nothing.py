@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4switch.p4runtime import Code, P4RuntimeServer
+from tests.support.effort import examples
 from tests.support.p4runtime.client import RawClient, codes, details_of
 from tests.support.p4runtime.configs import config, forwarding, schema
 from tests.support.p4runtime.updates import DELETE, INSERT, MODIFY, refused
@@ -114,7 +115,7 @@ def filled(entries):
     return device
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(st.integers(ROOM - 4, ROOM), st.lists(UPDATES, max_size=6), st.lists(UPDATES, max_size=6))
 def test_a_batch_is_done_as_a_whole_or_leaves_the_state_as_it_was(entries, first, batch):
     """The twin says what should come of it: it takes the updates one by one."""

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p4switch.p4runtime import Code, P4RuntimeServer
+from tests.support.effort import examples
 from tests.support.p4runtime.client import TIMEOUT, RawClient, code_of
 from tests.support.p4runtime.configs import config, forwarding, schema
 from tests.support.p4runtime.valid import valid_updates
@@ -122,7 +123,7 @@ def nearly_valid(draw):
     return update
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, 100), deadline=None)
 @given(st.lists(messages(p4r.Update), max_size=3), st.lists(nearly_valid(), min_size=1, max_size=6))
 def test_a_refused_update_changes_nothing_and_none_is_an_internal_error(garbage, updates):
     device = forwarding()
@@ -134,7 +135,7 @@ def test_a_refused_update_changes_nothing_and_none_is_an_internal_error(garbage,
             assert state(device) == before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, 100), deadline=None)
 @given(messages(p4r.Entity))
 def test_a_read_never_fails_inside(wanted):
     _, (error,) = forwarding().read([wanted])
@@ -174,7 +175,7 @@ def answer(call):
     return Code.OK
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(sorted(CALLS)), data=st.data())
 def test_random_calls_are_answered(primary, name, data):
     request = data.draw(messages(CALLS[name]))
@@ -190,7 +191,7 @@ def test_random_calls_are_answered(primary, name, data):
     assert primary.get_pipeline("COOKIE_ONLY").HasField("config")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(messages(p4r.StreamMessageRequest), min_size=1, max_size=4))
 def test_random_streams_end_or_go_on_but_never_stop_the_server(server, primary, requests):
     with RawClient(server.address, election_id=None) as client:
@@ -202,7 +203,7 @@ def test_random_streams_end_or_go_on_but_never_stop_the_server(server, primary, 
     assert answer(primary.write) is Code.OK
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(garbage=st.binary(max_size=60), name=st.sampled_from(sorted(CALLS)))
 def test_bytes_that_are_no_message_are_answered(primary, garbage, name):
     make = primary.channel.unary_stream if name == "Read" else primary.channel.unary_unary
@@ -223,7 +224,7 @@ def flip(data, at, bit):
     return bytes(changed)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 7)), min_size=1, max_size=20))
 def test_damaged_pipelines_are_refused_or_work(primary, flips):
     message = config()

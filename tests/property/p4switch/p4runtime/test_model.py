@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4switch.p4runtime import Code
+from tests.support.effort import examples
 from tests.support.p4runtime.configs import forwarding, schema
 
 CAPACITY = {"exact_table": 4, "lpm_table": 1024, "ternary_table": 1024, "range_table": 64, "optional_table": 64}
@@ -55,7 +56,7 @@ def expected_code(model, kind, key):
     return Code.RESOURCE_EXHAUSTED if sum(k[0] == table for k in model) >= CAPACITY[table] else Code.OK
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(KINDS)), keys(), st.integers(0, 511)), max_size=40))
 def test_tables_are_dictionaries(steps):
     device, model = forwarding(), {}

@@ -13,6 +13,7 @@ from p4reduce.control_plane.placement.policies import ORDERS, sorted_queue
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.topologies import fat_tree, leaf_spine
+from tests.support.effort import examples
 
 TOPOLOGY = leaf_spine(leaves=4, spines=2, hosts=4)
 RACKS = Racks(TOPOLOGY)
@@ -140,7 +141,7 @@ def test_an_answer_that_no_task_can_have_is_refused():
         del PLACEMENTS["twice"]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(12, 25))
 @given(
     free=st.lists(st.integers(0, 2), min_size=16, max_size=16),
     slow=st.dictionaries(st.sampled_from(HOSTS), st.floats(0.5, 4)),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from p4switch.device import Device
 from p4switch.program import load_program
 from tests.support.bmv2_json import Json, ProgramJson, assign, boolean, const, field, op
+from tests.support.effort import examples
 
 WIDTHS = (1, 2, 7, 8, 9, 16, 31, 32, 33, 48, 63, 64, 65, 96, 128, 200, 255, 256, 260, 288, 512, 544, 2048)
 LANES = 512
@@ -201,7 +202,7 @@ EXPRESSIONS = st.recursive(LEAF, grow, max_leaves=8)
 TARGETS = st.tuples(st.sampled_from(WIDTHS[1:]), st.booleans())
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12, 30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(EXPRESSIONS, TARGETS), min_size=6, max_size=6),
     st.lists(input_sets(), min_size=4, max_size=4),

@@ -16,6 +16,7 @@ from p4switch.p4runtime.forwarding import Forwarding, PipelineLoader
 from p4switch.p4runtime.p4info import ExternInfo
 from p4switch.program.actions import LearnList
 from p4switch.traffic import Digest
+from tests.support.effort import examples
 from tests.support.p4runtime.configs import schema
 from tests.support.p4runtime.idle import idle_config
 from tests.support.p4runtime.table_entries import LPM
@@ -132,7 +133,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80, 200), deadline=None)
 @given(STEPS)
 def test_timers_do_what_one_entry_after_the_other_would(steps):
     now = 0

@@ -15,6 +15,7 @@ from p4switch.state import DeviceState, Multicast, MulticastError, StateLayout
 from p4switch.state.device_state import CloneSession, CloneSessions
 from p4switch.state.layout import untouched
 from tests.support.bmv2_json import Json, ProgramJson, assign, const, field, named, op, primitive
+from tests.support.effort import examples
 
 COMPILED = Path(str(files("p4reduce") / "p4src" / "compiled"))
 SLOTS = "IncIngress.aggregate.slot.slots"
@@ -137,7 +138,7 @@ def test_devices_of_one_program_share_nothing() -> None:
 # --- multicast
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20, 50), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -25,6 +25,7 @@ from p4switch.tables import (
 )
 from p4switch.tables.matching import HashIndex
 from tests.support.bmv2_json import ProgramJson, assign, const, field, parameter
+from tests.support.effort import examples
 
 MISS = 0xFFFF
 BIG = 90
@@ -144,7 +145,7 @@ def test_lookups_agree_with_brute_force_under_changes(kinds: list[tuple[str, int
     assert list(table.entries()) == entries
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 200)), max_size=300), st.integers(1, 3))
 def test_the_hash_index_behaves_like_a_dictionary(steps: list[tuple[bool, int]], words: int) -> None:
     index, model = HashIndex(words), dict[int, int]()
