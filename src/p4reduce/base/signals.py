@@ -21,19 +21,22 @@ Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 _AGAIN_S: Final = 0.01
 _WHOLE_S: Final = 5.0
 """seconds that a signal waits at most until a module is imported or a class is made"""
-_IMPORTING: Final = "<frozen importlib"
+_WHOLE: Final = ("<frozen importlib", os.path.join(os.path.dirname(os.__file__), "tempfile.py"))  # noqa: PTH118, PTH120
+"""beginnings of the files whose code is not interrupted"""
 _since: dict[int, float] = {}
 
 
 def _waits(number: int, frame: FrameType | None) -> bool:
-    """Send a signal again a moment later while a module is being imported or a class's ``__set_name__`` runs.
+    """Send a signal again a moment later while a module is being imported, a class's ``__set_name__`` runs, or a
+    temporary file or folder is made or removed.
 
     An exception between two instructions of an import leaves half a module behind, which the code that cleans up may
     then use; and Python 3.11 turns one that leaves ``__set_name__`` into a ``RuntimeError``, which no handler of
-    ``KeyboardInterrupt`` sees. After :data:`_WHOLE_S` the signal is answered wherever it finds the program.
+    ``KeyboardInterrupt`` sees. A temporary folder that is there before :mod:`tempfile` knows it would stay. After
+    :data:`_WHOLE_S` the signal is answered wherever it finds the program.
     """
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_IMPORTING) or frame.f_code.co_name == "__set_name__":
+        if frame.f_code.co_filename.startswith(_WHOLE) or frame.f_code.co_name == "__set_name__":
             break
         frame = frame.f_back
     else:

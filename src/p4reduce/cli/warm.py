@@ -21,6 +21,7 @@ from p4switch.native.objects import prepare
 
 MODULES: Final = (
     "p4reduce.control_plane.tdm.anneal",
+    "p4reduce.control_plane.tdm.columns",
     "p4reduce.network.background.source",
     "p4reduce.network.background.requests",
     "p4reduce.network.virtual.kernels.loop",

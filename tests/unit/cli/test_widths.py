@@ -55,7 +55,8 @@ def test_commands_fit_80_columns(arguments, tmp_path, monkeypatch):
 def test_a_grade_fits_80_columns(number, tmp_path):
     copy_lab(find(number), EXAMPLE, tmp_path / "lab")
     lines = shown("lab", "grade", tmp_path / "lab", code=1)
-    assert [line for line in lines if cell_len(line) > 80] == []
+    looks = [line for line in lines if line.lstrip().startswith("look:")]  # commands, whole so that they can be copied
+    assert [line for line in lines if cell_len(line) > 80 and line not in looks] == []
     assert "that is how the lab begins" in " ".join(line.strip() for line in lines)
 
 

@@ -72,7 +72,7 @@ def test_a_silent_worker_is_named_at_the_deadline(tmp_path):
 
 def test_a_worker_that_was_stopped_is_named_long_before_the_deadline(tmp_path):
     busy = "import time\nwhile time.process_time() < 1: pass\nprint('{}', flush=True); input()"
-    with group(tmp_path, h1=ECHO, h2=ECHO, h3=busy) as workers:
+    with group(tmp_path, h1=ECHO, h2=busy, h3=busy) as workers:
         os.kill(workers.pids()["h2"], signal.SIGSTOP)
         with pytest.raises(ClusterError, match=r"starting: worker h2 has neither .* for 0.5 s"):
             workers.answers(("h1", "h2"), "starting", time.monotonic() + 10 * DEADLINE_S, idle_s=0.5)
