@@ -52,6 +52,8 @@ _ENTRIES: Final = 4096
 _DEADLINE_S: Final = 60.0
 """for a switch in this very process: nothing but a machine that stands still takes as long"""
 _KEYS: Final = ({"table", "match", "action", "params"}, {"group", "replicas"})
+_NONCE: Final = (Lpm(0, 32),)
+"""key of the entry of ``p4reduce.control_plane.fleet``, whose number differs from run to run"""
 _SHAPE: Final = "an entry is {'table', 'match', 'action', 'params'} or {'group', 'replicas'}; the skeleton makes them"
 
 
@@ -437,12 +439,14 @@ class Room:
         return Wrong(wrong.finding.said, wrong.finding.where, f"{look} --brief", files)
 
     def _entries_text(self, name: str) -> str:
-        """What is in a switch, as a file for ``p4reduce trace``."""
+        """What is in a switch, as a file for ``p4reduce trace``; without the number by which a restart is noticed."""
         device = self._switches.devices()[name]
         actions = {action.name: action for action in device.program.actions.values()}
         lines = [f"# The entries of {name}.", "tables:"]
         for table in device.tables.values():
             for entry in table.entries() if table.spec.keys and not table.spec.entries else ():
+                if entry.match == _NONCE:
+                    continue
                 keys = (key.name.rpartition(".")[2] if key.name.count(".") < 2 else key.name for key in table.spec.keys)
                 match = ", ".join(f"{key}: {_match_text(one)}" for key, one in zip(keys, entry.match, strict=True))
                 names = [one.name for one in actions[entry.action].parameters]
