@@ -177,8 +177,15 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
 
 
 def floor_ps(problem: Problem) -> int:
-    """No plan in which integers are added takes less: all chunks cross the slowest host's link, and the way from the
-    farthest host to the first one is crossed twice, by the exponents and by the lanes of the first chunk.
+    """The time that every plan takes at least in which integers are added, in ps, on an idle network without losses.
+
+    All chunks cross the link of the slowest worker. The exponents of the first chunk have to come from the worker that
+    is farthest from the first one, and after them its lanes do.
+
+    Raises
+    ------
+    PlanError
+        Two workers have no path.
     """
     first = problem.workers[0]
     others = problem.workers[1:]
