@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 from zlib import crc32
@@ -20,7 +19,6 @@ from p4reduce.control_plane.tdm.schedule import (
     JobPlan,
     Matrix,
     Process,
-    Route,
     Schedule,
     Tree,
     turns_of,
@@ -29,7 +27,7 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.virtual import Stop
 from p4reduce.play.turns.acts import Played
-from p4reduce.play.turns.flow_model import WAYS, Factors, FactorsOf, Way, play_flows, way_of
+from p4reduce.play.turns.flow_model import FactorsOf, factors_of, play_flows, way_of
 from p4reduce.play.turns.installing import WORD
 from p4reduce.play.turns.player import LANES, Keep, gantt_svg
 from p4reduce.play.turns.player import play as play_turns
@@ -98,54 +96,6 @@ def two_groups(
     )
     cycle = Cycle(tuple(jobs), took, "gated")
     return Schedule("by hand", network, plans, processes, (cycle,), took, clock, guard_s), jobs
-
-
-# What packets take beyond the bytes of a schedule: headers, and the round trips before the first result.
-#
-# A schedule reckons with bytes over rates. On packets a vector takes ``frames`` times as long (1,110 bytes on a link
-# for 1,024 of 256 lanes are 1.084) and ``lead_s`` more, both measured here on jobs that have the network to
-# themselves.
-
-
-SIZES = (400_000, 3_200_000)
-"""bytes of the vectors that are measured"""
-
-
-@lru_cache(maxsize=4)
-def factors_of(network: OpticalNetwork) -> dict[Way, Factors]:
-    """Factors of each way in a network of at least two pods, from two sizes each."""
-    found: dict[Way, Factors] = {}
-    for way in WAYS:
-        points = []
-        for size in SIZES:
-            schedule, job = alone(network, way, size)
-            points.append((schedule.round_s, play_turns(schedule, {job.name: job}, rounds=1).round_s))
-        (small, took_small), (large, took_large) = points
-        frames = (took_large - took_small) / (large - small)
-        found[way] = Factors(frames, took_small - frames * small, LANES * WORD)
-    return found
-
-
-def alone(network: OpticalNetwork, way: Way, size: int) -> tuple[Schedule, TdmJob]:
-    """A job of one host in each of two pods that only communicates; a round is the seconds of its bytes on a NIC."""
-    hosts = (network.host(0, 0), network.host(1, 0))
-    circuits = tuple(tuple(int({i, j} == {0, 1}) for j in range(network.pods)) for i in range(network.pods))
-    block = size // 4 * 4
-    job = TdmJob("alone", "a2a" if way == "all-to-all" else "ps", block, 0.0, 2)
-    plan = JobPlan(
-        "alone",
-        tuple((host, 1) for host in hosts),
-        0,
-        0,
-        0,
-        trees=() if way == "all-to-all" else (Tree(0, ((1, 0),), 1.0, pipelined=way == "tree"),),
-        routes=(Route((0, 1), 1.0), Route((1, 0), 1.0)) if way == "all-to-all" else (),
-    )
-    process = Process((Configuration(circuits, 0.0, 1.0),), 0.0, 1.0)
-    takes = (1 if way == "tree" else 2) * block / min(network.nic, network.circuit)
-    cycle = Cycle(("alone",), 1.0, "gated")
-    bonded = replace(network, parallel="bonded")
-    return Schedule("alone", bonded, (plan,), (process,), (cycle,), takes), job
 
 
 def model_round_s(schedule: Schedule, jobs: Sequence[TdmJob], factors: FactorsOf) -> float:

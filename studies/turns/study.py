@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from p4reduce.play.turns.flow_model import factors_of
 from p4reduce.play.turns.player import KEEPS
 from studies.frame import (
     Bar,
@@ -28,7 +29,6 @@ from studies.turns.packets import (
     TwinRow,
     WindowRow,
     chart,
-    factors_of,
     round_cells,
     run_round,
     run_twin,

@@ -9,11 +9,11 @@ from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
 from p4reduce.play.turns.acts import Played
 from p4reduce.play.turns.arrivals import draw_trace, run_trace
-from p4reduce.play.turns.flow_model import BYTES, FactorsOf, play_flows
+from p4reduce.play.turns.flow_model import BYTES, FactorsOf, factors_of, play_flows
 from p4reduce.topologies.model import MAX_PORT, TopologyError
 from p4reduce.topologies.optical import lay_circuits, oxc
 from studies.frame import column, record
-from studies.turns.packets import SMALL, factors_of
+from studies.turns.packets import SMALL
 from studies.turns.planning import KINDS, SIGMA, X1, X2, X3, X4, X5, TurnsSettings, gangs, narrow, of_models
 
 GBPS: Final = 10**9

@@ -38,6 +38,8 @@ RING_WINDOWS: Final = 3
 LEAST_SEGMENT: Final = 4
 CLOSE: Final = 1e-6
 """units: fewer are none"""
+NEARLY: Final = 1.1
+"""times the busiest link's time for a frame: frames of a ring that are no farther apart fill that link"""
 SETTLED: Final = 1.02
 """times the busiest link's time for a chunk: chunks that are farther apart wait for their window"""
 
@@ -251,8 +253,11 @@ def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
         units_ps = _sparse_units_ps(loads, every, wires)
         waits = [False] * len(loads)
     else:
-        units_ps = [_unit_ps(load, done, least) for load, done in zip(loads, every, strict=True)]
-        waits = [unit > SETTLED * least for unit in units_ps]
+        # Several trees that are paced each keep to their own share of the links.
+        paced = [len(loads) > 1 and load.frames.pace_ps > load.busiest for load in loads]
+        floors = [float(load.frames.pace_ps) if own else least for load, own in zip(loads, paced, strict=True)]
+        units_ps = [_unit_ps(*part) for part in zip(loads, every, floors, strict=True)]
+        waits = [own or unit > SETTLED * least for unit, own in zip(units_ps, paced, strict=True)]
     flow_ps = _flowing_ps(loads, rests, units_ps, waits)
     return [
         replace(_extended(*part, least), deepest=deepest, late=late)
@@ -350,6 +355,8 @@ def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool, 
         more = int(done[count - 1 - window + rest] - done[count - 1 - window]) if rest else 0
         total = int(done[-1]) + more + round(flow_ps - rest * unit)
     unit = min(unit, total / units)
+    if isinstance(load.frames, StreamFrames) and load.frames.segment and not load.segment and unit < NEARLY * least:
+        unit = least  # the busiest link has a queue all the while, which lower classes do not get past
     return Pace(total, min(max(0, int(done[0]) - load.plan.rtt_ps), total - int(units * unit)), unit)
 
 
@@ -649,6 +656,9 @@ class FlowNetwork:
         ways = self._ways_of(job.plan)
         most = 1 / pace.unit_ps
         window, rtt_ps = float(load.window), max(1.0, float(job.plan.rtt_ps))
+        if isinstance(load.frames, StreamFrames) and 0 < load.frames.segment < window:
+            # A host of a ring sends a frame of the next step when one of this step has come.
+            window = float(load.frames.segment)
         if load.units < window:  # all of it is on its way at once
             window, rtt_ps = float(load.units), min(rtt_ps, load.units * pace.unit_ps)
         if load.segment:

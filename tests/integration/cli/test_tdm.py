@@ -39,9 +39,24 @@ def test_a_run_on_packets_and_its_chart(jobs: Path, tmp_path: Path) -> None:
     assert "a communicate" in drawn
 
 
+def test_the_model_takes_the_time_of_packets(jobs: Path) -> None:
+    rounds = []
+    for time in ("virtual", "flow"):
+        done = call(
+            "tdm", "compare", "-t", NETWORK, jobs, "--policies", "tdm,no-tdm", "--time", time, "--rounds", 1, "--json"
+        )
+        assert done.exit_code == 0, done.output
+        rounds.append([played["round_s"] for played in json.loads(done.stdout)["played"]])
+    assert rounds[1] == pytest.approx(rounds[0], rel=0.02)
+    assert "exact" not in json.loads(done.stdout)["played"][0]  # no packet was checked
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ((NETWORK, "--time", "flow", "--loss", "0.01"), "--loss needs packets"),
+        ((NETWORK, "--time", "flow", "--keep", "gates"), "--keep gates needs packets"),
+        ((NETWORK, "--time", "flow", "--policy", "eps-ecmp"), "eps-ecmp needs packets"),
         (("star:hosts=3",), "no optical network"),
         ((NETWORK, "--policy", "fastest"), "fastest"),
         ((NETWORK, "--keep", "hope"), "--keep: 'hope' is none of"),

@@ -2,9 +2,10 @@
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from p4reduce.base.errors import Failed
+from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.output import Output, Progress, progress_bar, time_text
 from p4reduce.base.records import to_plain
 from p4reduce.cli.flags.schedule import TdmCompare, TdmPlan, TdmRun, TdmTrace
@@ -12,6 +13,7 @@ from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmJob, parse_networ
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
 from p4reduce.control_plane.tdm.schedule import Schedule
 from p4reduce.play.turns.arrivals import draw_trace, run_trace
+from p4reduce.play.turns.flow_model import factors_of, play_flows
 from p4reduce.play.turns.player import gantt_svg, play
 from p4reduce.views.live.session import live_page
 from p4reduce.views.report.curves import schedule_svg
@@ -109,6 +111,10 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
+_COUNTED: Final = ("exact", "differing", "dark_lost", "misrouted", "lost", "resends", "guard_s", "least_guard_s")
+"""fields of a result that only packets fill"""
+
+
 def run(flags: TdmRun) -> None:
     """Play a policy's schedule."""
     output = Output(as_json=flags.as_json)
@@ -124,6 +130,7 @@ def compare(flags: TdmCompare) -> None:
         network=flags.network,
         rounds=flags.rounds,
         scale=flags.scale,
+        time=flags.time,
         seed=flags.seed,
         loss=flags.loss,
     )
@@ -131,6 +138,8 @@ def compare(flags: TdmCompare) -> None:
 
 
 def _play(flags: TdmRun, policies: Sequence[str], output: Output) -> None:
+    if flags.time == "flow":
+        _check_for_flow(flags, policies)
     network = parse_network(flags.network)
     network = network.with_delta(network.delta_s / flags.scale)
     found = read_jobs(flags.jobs, flags.scale)
@@ -141,17 +150,20 @@ def _play(flags: TdmRun, policies: Sequence[str], output: Output) -> None:
             bar = open_bar(policy)
             schedule = _schedule(policy, found, network, flags, bar)
             show_tried(output, schedule)
-            played = play(
-                schedule,
-                by_name,
-                rounds=flags.rounds,
-                keep=flags.keep,
-                seed=flags.seed,
-                loss=flags.loss,
-                planes=planes_of(flags.network),
-                guard=flags.guard is None,
-                progress=bar,
-            )
+            if flags.time == "flow":
+                played = play_flows(schedule, by_name, rounds=flags.rounds, factors=factors_of(_smallest(network)))
+            else:
+                played = play(
+                    schedule,
+                    by_name,
+                    rounds=flags.rounds,
+                    keep=flags.keep,
+                    seed=flags.seed,
+                    loss=flags.loss,
+                    planes=planes_of(flags.network),
+                    guard=flags.guard is None,
+                    progress=bar,
+                )
             least_ps = round(played.least_guard_s * PS_PER_S)
             if flags.guard is not None and flags.clock == "slots" and flags.guard < least_ps:
                 output.note(
@@ -170,20 +182,44 @@ def _play(flags: TdmRun, policies: Sequence[str], output: Output) -> None:
                     time_text(round(played.round_s * 1e12)),
                     time_text(round(schedule.round_s * 1e12)),
                     time_text(round(mean * 1e12)) if mean else "-",
-                    str(played.dark_lost),
-                    str(played.misrouted),
-                    str(played.resends),
+                    *(
+                        "-" if flags.time == "flow" else str(n)
+                        for n in (played.dark_lost, played.misrouted, played.resends)
+                    ),
                     str(played.reconfigurations),
-                    "-" if flags.loss else "all frames",
+                    "-" if flags.loss or flags.time == "flow" else "all frames",
                 ]
             )
-            data.append(played.as_data())
+            counted = _COUNTED if flags.time == "flow" else ()
+            data.append({name: value for name, value in played.as_data().items() if name not in counted})
             if flags.svg is not None:
                 write_text(flags.svg, gantt_svg(played, {plan.job: plan.group for plan in schedule.jobs}))
                 output.note(f"wrote {flags.svg}")
-    output.data({"network": flags.network, "jobs": str(flags.jobs), "scale": flags.scale, "played": data})
+    output.data(
+        {"network": flags.network, "jobs": str(flags.jobs), "time": flags.time, "scale": flags.scale, "played": data}
+    )
     output.table(list(COLUMNS), rows)
     output.line(f"times at 1/{flags.scale:g} of the jobs' bytes and training; planned: without headers and round trips")
+    if flags.time == "flow":
+        output.line("no packet was sent; 'make study NAME=turns' prints how far this model is from packets")
+
+
+def _check_for_flow(flags: TdmRun, policies: Sequence[str]) -> None:
+    """Refuse what needs packets."""
+    wanted = {
+        "--loss": flags.loss > 0,
+        f"--keep {flags.keep}": flags.keep != "starts",
+        "--clock slots": flags.clock == "slots",
+        "--live": flags.live,
+        "policy eps-ecmp": "eps-ecmp" in policies,
+    }
+    if needs := [name for name, asked in wanted.items() if asked]:
+        raise BadInput(f"--time flow: {needs[0]} needs packets; leave it out, or choose --time virtual")
+
+
+def _smallest(network: OpticalNetwork) -> OpticalNetwork:
+    """Two pods of one host with the same rates: factors depend on nothing else."""
+    return replace(network, pods=2, servers=1, ports=1, delta_s=0.0)
 
 
 def _schedule(policy: str, jobs: list[TdmJob], network: OpticalNetwork, flags: TdmRun, progress: Progress) -> Schedule:

@@ -53,6 +53,8 @@ DATABASE: Final = Path("tasks.sqlite")
 Database = Annotated[Path, Flag("SQLite file of tasks, plans and measurements.", "-d")]
 Task = Annotated[str, Flag("Name of the task.", argument=True)]
 Scale = Annotated[float, Flag("Divisor of the jobs' bytes, of their training and of delta.", least=0.001)]
+TurnsTime = Annotated[Literal["virtual", "flow"], Flag("Packets, or a fast model without packets, whose two factors "
+        "are measured on packets of a job that is alone.")]  # fmt: skip
 Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=1, most=1000)]
 
 
@@ -313,16 +315,17 @@ class TdmPlan:
     f"p4reduce tdm run -t {OXC} jobs.yaml --clock slots --keep pause --json",
 )
 class TdmRun:
-    """Play the schedule of one scheduler on packets that cross the P4 program.
+    """Play the schedule of one scheduler on packets that cross the P4 program, or (--time flow) without packets.
 
-    The command checks every sum and block, and compares the first transmissions on every link, process by process, with
-    the prediction.
+    On packets, the command checks every sum and block, and compares the first transmissions on every link, process by
+    process, with the prediction.
     """
 
     jobs: JobsFile
     network: CrossConnect = OXC
     policy: Scheduler = "best"
     of: Of = "round"
+    time: TurnsTime = "virtual"
     rounds: Rounds = 3
     scale: Scale = 64.0
     keep: Annotated[
@@ -342,7 +345,8 @@ class TdmRun:
 
 
 @command("tdm compare",
-         f"p4reduce tdm compare -t {OXC} jobs.yaml --policies tdm,no-tdm,static")  # fmt: skip
+         f"p4reduce tdm compare -t {OXC} jobs.yaml --policies tdm,no-tdm,static",
+         "p4reduce tdm compare -t oxc:pods=16,hosts=8,ports=4,rate=25G jobs.yaml --scale 1 --time flow")  # fmt: skip
 class TdmCompare:
     """Play the same jobs with several schedulers, and print a line for each."""
 
@@ -350,6 +354,7 @@ class TdmCompare:
     network: CrossConnect = OXC
     policies: Annotated[Sequence[str], Flag("Schedulers to compare, separated by commas.",
             parse=each(SCHEDULERS.check))] = ("best", "tdm", "static", "no-tdm")  # fmt: skip
+    time: TurnsTime = "virtual"
     rounds: Rounds = 3
     scale: Scale = 64.0
     seed: Seed = 1

@@ -2,13 +2,14 @@
 
 The same turns as on packets (`acts`). Each phase of a job is one flow that uses, at the same rate, every NIC and
 every circuit that its trees or routes cross, each way by itself. Rates are max-min fair (progressive filling), classes
-one after the other. Bytes and the time after the last of them are multiplied by, and added to, what calibration on
-packets gives (`calibration.measure`).
+one after the other. Bytes and the time after the last of them are multiplied by, and added to, what packets of jobs
+that are alone show (`factors_of`).
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 from typing import Final, Literal
@@ -19,9 +20,19 @@ from scipy.sparse import csr_matrix
 
 from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
-from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule
+from p4reduce.control_plane.tdm.schedule import (
+    Configuration,
+    Cycle,
+    JobPlan,
+    Matrix,
+    Process,
+    Route,
+    Schedule,
+    Tree,
+)
 from p4reduce.play.turns.acts import Act, Acts, Played, Wait
-from p4reduce.play.turns.installing import cut_chunks, pieces_of
+from p4reduce.play.turns.installing import WORD, cut_chunks, pieces_of
+from p4reduce.play.turns.player import LANES, play
 from p4switch.base.values import PS_PER_S
 
 # What packets take beyond bytes over rates, by the way that bytes are carried.
@@ -197,6 +208,54 @@ def _lit(schedule: Schedule, process: int, configuration: int) -> Matrix:
 def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf) -> Sequence[Flow]:
     """Of all jobs of a schedule."""
     return [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
+
+
+# What packets take beyond the bytes of a schedule: headers, and the round trips before the first result.
+#
+# A schedule reckons with bytes over rates. On packets a vector takes ``frames`` times as long (1,110 bytes on a link
+# for 1,024 of 256 lanes are 1.084) and ``lead_s`` more, both measured here on jobs that have the network to
+# themselves.
+
+
+_SIZES: Final = (400_000, 3_200_000)
+"""bytes of the vectors that are measured"""
+
+
+@lru_cache(maxsize=4)
+def factors_of(network: OpticalNetwork) -> dict[Way, Factors]:
+    """Factors of each way in a network of at least two pods, from two sizes each."""
+    found: dict[Way, Factors] = {}
+    for way in WAYS:
+        points = []
+        for size in _SIZES:
+            schedule, job = _alone(network, way, size)
+            points.append((schedule.round_s, play(schedule, {job.name: job}, rounds=1).round_s))
+        (small, took_small), (large, took_large) = points
+        frames = (took_large - took_small) / (large - small)
+        found[way] = Factors(frames, took_small - frames * small, LANES * WORD)
+    return found
+
+
+def _alone(network: OpticalNetwork, way: Way, size: int) -> tuple[Schedule, TdmJob]:
+    """A job of one host in each of two pods that only communicates; a round is the seconds of its bytes on a NIC."""
+    hosts = (network.host(0, 0), network.host(1, 0))
+    circuits = tuple(tuple(int({i, j} == {0, 1}) for j in range(network.pods)) for i in range(network.pods))
+    block = size // 4 * 4
+    job = TdmJob("alone", "a2a" if way == "all-to-all" else "ps", block, 0.0, 2)
+    plan = JobPlan(
+        "alone",
+        tuple((host, 1) for host in hosts),
+        0,
+        0,
+        0,
+        trees=() if way == "all-to-all" else (Tree(0, ((1, 0),), 1.0, pipelined=way == "tree"),),
+        routes=(Route((0, 1), 1.0), Route((1, 0), 1.0)) if way == "all-to-all" else (),
+    )
+    process = Process((Configuration(circuits, 0.0, 1.0),), 0.0, 1.0)
+    takes = (1 if way == "tree" else 2) * block / min(network.nic, network.circuit)
+    cycle = Cycle(("alone",), 1.0, "gated")
+    bonded = replace(network, parallel="bonded")
+    return Schedule("alone", bonded, (plan,), (process,), (cycle,), takes), job
 
 
 _CLOSE: Final = 1e-9
