@@ -27,7 +27,7 @@ from p4reduce.base.signals import handling, raise_exit_in_time
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.group.errors import ClusterError
 from p4reduce.views.report.curves import DRAWINGS, PAGE, PALETTE, Markup, element, join, void
-from p4switch.base.files import write_text
+from p4switch.base.files import read_text, write_text
 from studies.frame import (
     Column,
     Part,
@@ -302,6 +302,78 @@ def rows_table(text: str, rows: Sequence[Any]) -> Table:
     return text, [one.heading for one in shown.values()], cells
 
 
+# Tables of pages in docs/: written anew from a result, so that a page has no figure that no command prints.
+
+
+_BLOCK: Final = re.compile(r"<!-- table: (?P<asked>[^>]*?) -->\n(?P<old>.*?)<!-- end of table -->", re.DOTALL)
+
+
+def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
+    """A Markdown page with its tables of a study written anew, and the names of the parts that these show.
+
+    A table stands between ``<!-- table: PART; rows: FIELD, ..; cells: MEASURE, ..; across: FIELD; where: FIELD=VALUE,
+    .. -->`` and ``<!-- end of table -->``. There is a line for each combination of ``rows`` and, with ``across``, a
+    column for each value of that field. ``where`` keeps the points whose field is written like that. The part ``bars``
+    has no more. Tables of parts that were not run stay as they are.
+
+    Raises
+    ------
+    BadInput
+        A table asks for a field or measure that its part has not.
+    """
+    shown: list[str] = []
+
+    def made(block: re.Match[str]) -> str:
+        part, asked = _asked(block["asked"])
+        if part == "bars" and result.verdicts:
+            table = bars_table(result.verdicts)
+        elif points := result.points.get(part):
+            table = _chosen_points(next(one for one in result.study.parts if one.name == part), points, asked)
+        else:
+            return block[0]
+        shown.append(part)
+        _, headings, rows = table
+        lines = [headings, ["---"] * len(headings), *rows]
+        body = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+        return f"<!-- table: {block['asked']} -->\n{body}\n<!-- end of table -->"
+
+    return _BLOCK.sub(made, text), shown
+
+
+def _asked(text: str) -> tuple[str, dict[str, list[str]]]:
+    part, *fields = (one.strip() for one in text.split(";"))
+    found = {name.strip(): texts(value, name) for name, _, value in (one.partition(":") for one in fields)}
+    if unknown := [name for name in found if name not in ("rows", "cells", "across", "where")]:
+        raise BadInput(f"<!-- table: {text} -->: {unknown[0]!r} is none of rows, cells, across and where")
+    return part, found
+
+
+def _chosen_points(part: Part, points: Sequence[Point], asked: Mapping[str, Sequence[str]]) -> Table:
+    rows, cells, across = (asked.get(name, []) for name in ("rows", "cells", "across"))
+    where = [one.partition("=")[::2] for one in asked.get("where", [])]
+    for name in (*rows, *cells, *across, *(name for name, _ in where)):
+        if name not in part.columns:
+            raise BadInput(f"table of {part.name}: {name!r} is none of {', '.join(part.columns)}")
+    own = [one for one in points if all(part.columns[name].text(one[name]) == value for name, value in where)]
+    texts_of: dict[tuple[str, ...], dict[str, str]] = {}
+    for one in own:
+        line = texts_of.setdefault(tuple(part.columns[name].text(one[name]) for name in rows), {})
+        if across:
+            line[part.columns[across[0]].text(one[across[0]])] = ", ".join(_cell(part, one, name) for name in cells)
+        else:
+            line |= {part.columns[name].heading: _cell(part, one, name) for name in cells}
+    columns = list(dict.fromkeys(name for line in texts_of.values() for name in line))
+    title_ = f"{part.columns[across[0]].heading} " if across else ""
+    return (
+        part.says,
+        [
+            *(part.columns[name].heading for name in rows),
+            *(title_ * (place == 0) + name for place, name in enumerate(columns)),
+        ],
+        [[*key, *(line.get(name, "-") for name in columns)] for key, line in texts_of.items()],
+    )
+
+
 # Rows and points as CSV (RFC 4180).
 
 
@@ -472,6 +544,8 @@ def parser(study: Study) -> argparse.ArgumentParser:
     ran.add_argument("--json", action="store_true", help="print the result as JSON")
     kept = "" if study.timed else "; cells that have run are kept there, and a study that was stopped goes on"
     ran.add_argument("--out", type=Path, help=f"folder of the results, default out/{study.name}{kept}")
+    ran.add_argument("--docs", type=Path, metavar="PAGE", help="a Markdown page whose tables of this study (<!-- "
+                     "table: PART; .. -->) are written anew")  # fmt: skip
     if study.timed:
         made.set_defaults(jobs=1, dask=None, shard=None, merge=None)
     else:
@@ -549,6 +623,10 @@ def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
                 output.note(f"shard {given.shard} has run; its cells are below {out}, for --merge")
                 return 0
             result = run_study(study, settings, work)
+            if given.docs is not None:
+                page, shown = document_tables(read_text(given.docs), result)
+                write_text(given.docs, page)
+                output.note(f"{given.docs}: {len(shown)} tables written: {', '.join(dict.fromkeys(shown)) or 'none'}")
     except KeyboardInterrupt:
         print(f"{study.name}: stopped" + ("" if study.timed else "; the same command goes on"), file=sys.stderr)
         return EXIT_INTERRUPTED

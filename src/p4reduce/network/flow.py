@@ -657,8 +657,9 @@ class FlowNetwork:
         most = 1 / pace.unit_ps
         window, rtt_ps = float(load.window), max(1.0, float(job.plan.rtt_ps))
         if isinstance(load.frames, StreamFrames) and 0 < load.frames.segment < window:
-            # A host of a ring sends a frame of the next step when one of this step has come.
-            window = float(load.frames.segment)
+            # A host of a ring sends a frame of the next step when one of this step has come, so that no more than a
+            # segment of each host's is on its way. Most of them stand where they stand when the ring is alone.
+            window = float(min(load.window, max(load.frames.segment, pace.deepest)))
         if load.units < window:  # all of it is on its way at once
             window, rtt_ps = float(load.units), min(rtt_ps, load.units * pace.unit_ps)
         if load.segment:
