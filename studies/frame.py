@@ -1,30 +1,22 @@
 """What a study is: parts with cells, rows and columns, and bars that are decided on seeds of their own."""
 
 import dataclasses
-import hashlib
-import json
 import math
-import os
-import shutil
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, dataclass_transform
 
 from pydantic import TypeAdapter
 from scipy import stats
 
-import p4reduce
-import p4switch
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Progress
 from p4reduce.network.jobs.network import bundled
 from p4reduce.runs.inputs import provenance
-from p4switch.base.files import read_text, write_text
-from studies.parallel import in_parallel, rarely_collecting
+from p4reduce.runs.parallel import Kept, code_version, in_parallel, piece_name, rarely_collecting
 
 # Columns: said once at the field of a record, for the page, the terminal, figures and CSV.
 
@@ -561,52 +553,25 @@ def plain(value: Any) -> Any:
 # Cells that have run are kept, so that a study that was killed goes on, and machines share one.
 
 
-@cache
-def code_version() -> str:
-    """A digest of all that decides what a cell gives: this project's files and NumPy's version."""
-    found = hashlib.sha256(version("numpy").encode())
-    for folder in (Path(p4reduce.__file__).parent, Path(p4switch.__file__).parent, Path(__file__).parent):
-        for place, folders, files in os.walk(folder, followlinks=True):
-            folders.sort()
-            for name in sorted(files):
-                if name.endswith((".py", ".p4", ".json")):
-                    found.update(f"{name}\0".encode() + (Path(place) / name).read_bytes())
-    return found.hexdigest()[:12]
-
-
 class KeptCells:
-    """Files below ``cells/`` of the folder of results, one for each cell that has run; other versions' are removed."""
+    """Cells of a study that have run, below ``cells/`` of its results (:class:`~p4reduce.runs.parallel.Kept`)."""
 
     def __init__(self, out: Path, others: Sequence[Path] = ()) -> None:
-        self._folder = out / "cells" / code_version()
-        self._read = [self._folder, *(other / "cells" / code_version() for other in others)]
-        for other in others:
-            if not other.is_dir():
-                raise BadInput(f"--merge: {other}: there is no such folder")
-        for old in (out / "cells").glob("?" * 12):
-            if old != self._folder:
-                shutil.rmtree(old, ignore_errors=True)
+        self._kept = Kept(out, code_version(Path(__file__).parent), others)
 
     def get(self, part: Part, cell: Any) -> list[Any] | None:
         """The records of a cell; None: it has not run, or its file cannot be read."""
-        for folder in self._read:
-            try:
-                kept = json.loads(read_text(folder / _name(part, cell)))
-                return [_adapter(_kinds(part)[kind]).validate_python(values) for kind, values in kept["records"]]
-            except (OSError, ValueError, LookupError, TypeError):
-                continue
-        return None
+
+        def read(data: Any) -> list[Any]:
+            return [_adapter(_kinds(part)[kind]).validate_python(values) for kind, values in data["records"]]
+
+        return self._kept.get(piece_name(part.name, cell), read)
 
     def put(self, part: Part, cell: Any, records: Rows) -> None:
         """Keep the records of a cell that has run, whole or not at all."""
         kinds = _kinds(part)
         data = [(kinds.index(type(one)), dataclasses.asdict(one)) for one in records]
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_text(self._folder / _name(part, cell), json.dumps({"cell": repr(cell), "records": data}) + "\n")
-
-
-def _name(part: Part, cell: Any) -> str:
-    return f"{part.name}-{hashlib.sha256(repr(cell).encode()).hexdigest()[:24]}.json"
+        self._kept.put(piece_name(part.name, cell), {"cell": repr(cell), "records": data})
 
 
 def _kinds(part: Part) -> list[type]:
@@ -627,8 +592,8 @@ class Work:
 
     Attributes
     ----------
-    jobs, dask : int and str or None
-        As for :func:`~studies.parallel.in_parallel`.
+    jobs, dask, ray : int and str or None
+        As for :func:`~p4reduce.runs.parallel.in_parallel`.
     parts : sequence of str
         Only these; none named: all.
     out : Path or None
@@ -643,6 +608,7 @@ class Work:
 
     jobs: int = 1
     dask: str | None = None
+    ray: str | None = None
     parts: Sequence[str] = ()
     out: Path | None = None
     merged: Sequence[Path] = ()
@@ -684,7 +650,9 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
     if study.timed:
         in_parallel(_run_timed, todo, done, progress=work.progress, label="cells")
     else:
-        in_parallel(_run, todo, done, jobs=work.jobs, dask=work.dask, progress=work.progress, label="cells")
+        in_parallel(
+            _run, todo, done, jobs=work.jobs, dask=work.dask, ray=work.ray, progress=work.progress, label="cells"
+        )
     records: dict[str, list[Any]] = {name: [] for part in parts for name in (part.name, *part.also)}
     for number, (part, _) in enumerate(cells):
         names = [part.name, *part.also]

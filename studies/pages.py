@@ -24,7 +24,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import EXIT_BAD_INPUT, EXIT_INTERRUPTED, exit_code
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.base.signals import handling, raise_exit_in_time
-from p4reduce.cli.lists import floats, integers, texts
+from p4reduce.cli.lists import floats, folders, integers, shard_of, texts
 from p4reduce.group.errors import ClusterError
 from p4reduce.views.report.curves import DRAWINGS, PAGE, PALETTE, Markup, element, join, void
 from p4switch.base.files import read_text, write_text
@@ -547,10 +547,11 @@ def parser(study: Study) -> argparse.ArgumentParser:
     ran.add_argument("--docs", type=Path, metavar="PAGE", help="a Markdown page whose tables of this study (<!-- "
                      "table: PART; .. -->) are written anew")  # fmt: skip
     if study.timed:
-        made.set_defaults(jobs=1, dask=None, shard=None, merge=None)
+        made.set_defaults(jobs=1, dask=None, ray=None, shard=None, merge=None)
     else:
         ran.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
         ran.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
+        ran.add_argument("--ray", metavar="ADDRESS", help="of a Ray cluster, instead of --jobs: auto, or host:6379")
         ran.add_argument("--shard", metavar="I/N", help="only every Nth cell, from the Ith one, and no tables")
         ran.add_argument("--merge", metavar="DIR,..", help="folders of shards, whose cells are not run again")
     own = made.add_argument_group("parameters", "What is absent is as in the whole study; with --quick, in the sample.")
@@ -585,15 +586,6 @@ def settings_of(study: Study, given: argparse.Namespace) -> Any:
     return replace(study.quick if given.quick else study.settings(), **changes)
 
 
-def _shard(text: str | None) -> tuple[int, int]:
-    if text is None:
-        return 1, 1
-    place, slash, count = text.partition("/")
-    if not (slash and place.isdecimal() and count.isdecimal() and 1 <= int(place) <= int(count)):
-        raise BadInput(f"--shard: {text!r} is not I/N with I from 1 to N, such as 1/4")
-    return int(place), int(count)
-
-
 def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
     """Run a study, write and show it.
 
@@ -612,10 +604,11 @@ def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
             work = Work(
                 given.jobs,
                 given.dask,
+                given.ray,
                 texts(given.parts, "--parts") if given.parts else (),
                 out,
-                [Path(one) for one in texts(given.merge, "--merge")] if given.merge else (),
-                _shard(given.shard),
+                folders(given.merge, "--merge") if given.merge else (),
+                shard_of(given.shard, "--shard") if given.shard else (1, 1),
                 open_bar(study.name),
             )
             if work.shard[1] > 1:

@@ -1,4 +1,4 @@
-"""Processes of joblib that work for another one."""
+"""Processes of a pool that work for another one."""
 
 import os
 import select
@@ -34,7 +34,7 @@ def workers(pid: int) -> list[int]:
             command = Path(f"/proc/{child}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"popen_loky" in command:
+        if b"popen_loky" in command or b"spawn_main" in command:
             found.append(child)
     return found
 

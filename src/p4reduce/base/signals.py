@@ -152,7 +152,7 @@ def handling(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
 def end_with(parent: int) -> None:
     """The kernel kills this process when its parent has ended, however that ended; at once if it has already.
 
-    joblib's processes hold the ends of each other's pipes open: after a kill -9 of the one that started them none
+    Processes of a pool hold the ends of each other's pipes open: after a kill -9 of the one that started them none
     would see it go, and all would wait for ever. Nothing happens where the system is not Linux.
     """
     import ctypes  # noqa: PLC0415

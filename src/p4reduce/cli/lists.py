@@ -6,6 +6,7 @@ Each function makes a value from its text and the name of its flag, and raises `
 import re
 from collections.abc import Callable
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 from p4reduce.base.errors import BadInput
@@ -152,3 +153,19 @@ def link_change(text: str, flag: str) -> tuple[str, str, int]:
     if not at or len(names) != 2:
         raise BadInput(f"{flag}: {text!r}: expected two nodes and a time, as in 'leaf1,spine1@5ms'")
     return names[0].strip(), names[1].strip(), delay(time.strip(), flag)
+
+
+def shard_of(text: str, flag: str) -> tuple[int, int]:
+    """``I/N`` as numbers."""
+    place, slash, count = text.partition("/")
+    if not (slash and place.isdecimal() and count.isdecimal() and 1 <= int(place) <= int(count)):
+        raise BadInput(f"{flag}: {text!r} is not I/N with I from 1 to N, such as 1/4")
+    return int(place), int(count)
+
+
+def folders(text: str, flag: str) -> list[Path]:
+    """Folders that are there, separated by commas."""
+    found = [Path(one) for one in texts(text, flag)]
+    if gone := [path for path in found if not path.is_dir()]:
+        raise BadInput(f"{flag}: {gone[0]}: there is no such folder")
+    return found

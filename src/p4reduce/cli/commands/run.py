@@ -29,6 +29,7 @@ from p4reduce.runs.files import (
     write_results,
     write_rows,
 )
+from p4reduce.runs.parallel import Kept, code_version, in_parallel, piece_name
 from p4reduce.runs.perf import TYPES, Figures, Plan, Row, byte_sizes, measure_flow, measure_virtual
 from p4reduce.runs.result import MODEL_ERROR, RunResult, write_timeline
 from p4reduce.runs.settings import HOST_PLANS
@@ -270,7 +271,7 @@ def sweep(flags: Sweep) -> None:
     """Run every combination, and write a row for each."""
     output = Output(as_json=flags.as_json)
     claim(out=flags.out)
-    rows = _run_each(flags.experiments, output, flags.out, widths=bool(flags.lane_bits))
+    rows = _run_each(flags, output)
     output.data(rows)
     shown = [*SHOWN, "lane_bits"] if flags.lane_bits else SHOWN
     columns = [*shown, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
@@ -284,17 +285,42 @@ def sweep(flags: Sweep) -> None:
         raise Failed(f"{failed} of {len(rows)} runs failed; see column 'error'")
 
 
-def _run_each(experiments: list[Experiment], output: Output, out: Path, *, widths: bool) -> list[dict[str, Any]]:
-    """``widths``: rows have a column more, the bits of a lane."""
-    rows = []
-    with (out / "sweep.csv").open("w", newline="", encoding="utf-8") as file, progress_bar(output) as open_bar:
-        bar = open_bar("sweep")
-        for number, experiment in enumerate(experiments):
-            bar(f"{number} of {len(experiments)}: {experiment.plan}", number, len(experiments))
-            width = {"lane_bits": experiment.lane_bits} if widths else {}
-            rows.append({**_row(experiment), **width})
-            _append(file, rows[-1], first=number == 0)
+def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
+    """The rows of a shard in the order of its runs; rows that are kept are not made again."""
+    place, count = flags.shard
+    experiments = flags.experiments[place - 1 :: count]
+    kept = Kept(flags.out, code_version(), flags.merge)
+    names = [piece_name("run", one.model_dump_json()) for one in experiments]
+    known = (kept.get(name, dict) for name in names)
+    found: dict[int, dict[str, Any]] = {number: row for number, row in enumerate(known) if row is not None}
+    waiting = [number for number in range(len(experiments)) if number not in found]
+    if found:
+        output.note(f"{len(found)} of {len(experiments)} runs are kept, and are not made again")
+    with (flags.out / "sweep.csv").open("w", newline="", encoding="utf-8") as file, progress_bar(output) as open_bar:
+        for row in found.values():
+            _append(file, _shown(row, flags), first=not file.tell())
+
+        def done(turn: int, row: dict[str, Any]) -> None:
+            number = waiting[turn]
+            found[number] = row
+            if row["error"] == "":
+                kept.put(names[number], row)
+            _append(file, _shown(row, flags), first=not file.tell())
+
+        todo = [experiments[number] for number in waiting]
+        spread = {"dask": flags.dask, "ray": flags.ray}
+        in_parallel(_row, todo, done, jobs=flags.jobs, **spread, progress=open_bar("sweep"), label="runs")
+        file.seek(0)
+        file.truncate()
+        rows = [_shown(found[number], flags) for number in range(len(experiments))]
+        for row in rows:
+            _append(file, row, first=not file.tell())
     return rows
+
+
+def _shown(row: dict[str, Any], flags: Sweep) -> dict[str, Any]:
+    """A row; where widths are compared, with the bits of a lane."""
+    return row if flags.lane_bits else {name: value for name, value in row.items() if name != "lane_bits"}
 
 
 def _row(experiment: Experiment) -> dict[str, Any]:
@@ -307,8 +333,9 @@ def _row(experiment: Experiment) -> dict[str, Any]:
         if exit_code(error) is None:
             raise
         more = {FLOW_COLUMNS[0]: "flow", **dict.fromkeys(FLOW_COLUMNS[1:])} if experiment.time == "flow" else {}
-        return {**dict.fromkeys(COLUMNS), **more, **asked, "topology": experiment.topology, "error": str(error)}
-    return {**summarize(result), "error": "; ".join(faults_of(result))}
+        own = {**dict.fromkeys(COLUMNS), **more, **asked, "topology": experiment.topology}
+        return {**own, "lane_bits": experiment.lane_bits, "error": str(error)}
+    return {**summarize(result), "lane_bits": experiment.lane_bits, "error": "; ".join(faults_of(result))}
 
 
 def _append(file: IO[str], row: dict[str, Any], *, first: bool) -> None:

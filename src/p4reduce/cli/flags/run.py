@@ -19,13 +19,14 @@ from p4reduce.cli.flags import (
     Pcap,
     Plans,
 )
-from p4reduce.cli.lists import floats, integers, joining, octets, texts
+from p4reduce.cli.lists import floats, folders, integers, joining, octets, shard_of, texts
 from p4reduce.runs.settings import Described, Settings, default_topology
 
 if TYPE_CHECKING:
     from p4reduce.runs.experiment import Experiment
 
 LISTS: Final = "Lists to combine"
+SPREAD: Final = "Over cores and machines"
 ONLY_REAL: Final = ("target", "links", "unshaped", "budget_s")
 """settings that a run in real time alone has"""
 RUN: Final = "p4reduce.cli.commands.run"
@@ -363,13 +364,16 @@ class Confirm:
     "p4reduce sweep --plans steiner,ring --elements 64k,1M,4M",
     "p4reduce sweep --plans steiner --losses 0,0.001,0.01 --seeds 0..4",
     "p4reduce sweep --workers 2..8 --rates 10G,100G --lanes 64,256 --out out/scaling",
+    "p4reduce sweep --plans steiner --seeds 0..99 --jobs -1",
+    "p4reduce sweep --plans steiner --seeds 0..99 --shard 1/4 --out out/a  # on one of four machines",
+    "p4reduce sweep --plans steiner --seeds 0..99 --merge out/a,out/b,out/c,out/d",
     within=RUN,
 )
 class Sweep:
     """Run every combination of the given lists, and write a row for each.
 
-    A row is written as soon as its run ends. A run that fails becomes a row with its error, the sweep goes on, and the
-    exit code is 1.
+    A row is written as soon as its run ends, and kept: the same command goes on after a sweep that was stopped. A run
+    that fails becomes a row with its error, the sweep goes on, and the exit code is 1.
     """
 
     plans: Plans = DEFAULT_PLANS
@@ -388,6 +392,16 @@ class Sweep:
     workers: Annotated[Sequence[int] | None, Flag("Numbers of hosts that take part, as in 2..8.", "-n", panel=LISTS,
             parse=integers, default="all that are not servers")] = None  # fmt: skip
     out: Annotated[Path, Flag("Folder for sweep.csv, to which each run adds its row.", "-o")] = Path("out/sweep")
+    jobs: Annotated[int, Flag("Number of processes on this machine; -1: one for each core.", "-j", panel=SPREAD,
+            least=-1)] = 1  # fmt: skip
+    dask: Annotated[str | None, Flag("Address of a Dask scheduler whose workers make the runs, as in "
+            "tcp://host:8786 or tls://host:8786.", panel=SPREAD)] = None  # fmt: skip
+    ray: Annotated[str | None, Flag("Address of a Ray cluster whose workers make the runs, as in auto or host:6379.",
+            panel=SPREAD)] = None  # fmt: skip
+    shard: Annotated[tuple[int, int], Flag("Part of the runs, as in 1/4: every fourth from the first on.", panel=SPREAD,
+            parse=shard_of, default="all")] = (1, 1)  # fmt: skip
+    merge: Annotated[Sequence[Path], Flag("Folders of sweeps, separated by commas, whose runs are not made again.",
+            panel=SPREAD, parse=folders, default="none")] = ()  # fmt: skip
     as_json: Json = False
     settings: Annotated[
         Settings,
@@ -417,5 +431,7 @@ class Sweep:
 
     def check(self) -> None:
         """What each of them may be."""
+        if self.dask and self.ray:
+            raise BadInput("--dask and --ray: give one of them")
         if any(experiment.time == "real" for experiment in self.experiments):
             raise BadInput("--time: a sweep knows virtual and flow; 'p4reduce compare' knows real, too")

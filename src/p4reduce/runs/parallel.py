@@ -1,0 +1,232 @@
+"""Pieces of work over cores, or over machines that Dask or Ray know, and what has been done of them on disk."""
+
+import ctypes
+import gc
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import p4reduce
+import p4switch
+from p4reduce.base.output import Progress
+from p4reduce.base.signals import end_with
+from p4reduce.group.errors import ClusterError
+from p4switch.base.files import read_text, write_text
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_CONNECT_S = "10s"
+_LONG_S = 0.5
+_YOUNG = 200_000
+"""objects after which Python looks for cycles among them"""
+
+
+def in_parallel(
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    done: Callable[[int, Result], None],
+    *,
+    jobs: int = 1,
+    dask: str | None = None,
+    ray: str | None = None,
+    progress: Progress | None = None,
+    label: str = "",
+) -> None:
+    """Do the work of every item, and report each as it finishes.
+
+    Parameters
+    ----------
+    work, items : function and its arguments
+        Both must be picklable; the function is found by its name, so other machines need the same package.
+    done : function
+        Gets (place of the item, result) in this process, in the order in which items finish.
+    jobs : int
+        Processes on this machine, -1: one for each core.
+    dask, ray : str or None
+        Address of a Dask scheduler ('tcp://host:8786', or 'tls://host:8786' with the certificates of Dask's own
+        configuration) or of a Ray cluster ('auto', 'host:6379'): its workers do the work, and ``jobs`` does not matter.
+    progress, label : function and str
+        Told (label, done, total) as pieces finish.
+
+    Raises
+    ------
+    ClusterError
+        The scheduler does not answer or has no workers; a worker has another version of p4reduce; a process was killed.
+    """
+    if not items:
+        return
+    count = jobs if jobs > 0 else (os.cpu_count() or 1)
+    if dask is None and ray is None and min(count, len(items)) == 1:
+        for number, item in enumerate(items):
+            done(number, work(item))
+            if progress is not None:
+                progress(label, number + 1, len(items))
+        return
+    with _executor(min(count, len(items)), dask, ray) as submit:
+        futures = {submit(_piece, work, item, code_version()): number for number, item in enumerate(items)}
+        try:
+            for finished, future in enumerate(as_completed(futures), 1):
+                done(futures[future], future.result())
+                if progress is not None:
+                    progress(label, finished, len(items))
+        except BrokenProcessPool:
+            raise ClusterError("a process that worked on a piece was killed; the same command goes on") from None
+
+
+def _piece(work: Callable[[Item], Result], item: Item, wanted: str) -> Result:
+    if code_version() != wanted:
+        raise ClusterError(
+            f"{socket.gethostname()} has another version of p4reduce than this machine: install the same one there"
+        )
+    return work(item)
+
+
+Submit = Callable[..., "Future[Any]"]
+
+
+@contextmanager
+def _executor(jobs: int, dask: str | None, ray: str | None) -> Iterator[Submit]:
+    if ray is not None:
+        yield _ray(ray)
+    elif dask is not None:
+        with _dask(dask) as executor:
+            yield executor.submit
+    else:
+        before = set(multiprocessing.active_children())
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(jobs, context, end_with, (os.getpid(),))
+        try:
+            yield pool.submit
+        finally:  # what has not begun does not begin, and what is under way is given up
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - before:
+                process.terminate()
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Executor]:
+    try:
+        from distributed import Client  # noqa: PLC0415  (an optional extra)
+    except ImportError:
+        raise ClusterError("--dask needs the package 'distributed': pip install 'p4reduce[dask]'") from None
+    connect: Any = Client
+    try:
+        client = connect(address, timeout=_CONNECT_S)
+    except (OSError, ValueError, TypeError) as error:
+        raise ClusterError(f"--dask {address}: no scheduler answers: {error}") from None
+    try:
+        if not client.scheduler_info()["workers"]:
+            raise ClusterError(
+                f"--dask {address}: the scheduler has no workers; start some with 'dask worker {address}'"
+            )
+        with client.get_executor(pure=False) as executor:
+            yield executor
+    finally:
+        client.close()
+
+
+def _ray(address: str) -> Submit:
+    try:
+        import ray  # noqa: PLC0415  (an optional extra)
+    except ImportError:
+        raise ClusterError("--ray needs the package 'ray': pip install 'p4reduce[ray]'") from None
+    try:
+        ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ClusterError(f"--ray {address}: no cluster answers: {error}") from None
+
+    def submit(function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
+        made: Future[Any] = ray.remote(function).remote(*arguments).future()
+        return made
+
+    return submit
+
+
+@contextmanager
+def rarely_collecting() -> Iterator[None]:
+    """Collect garbage rarely during a piece: table entries by the hundred thousand hold no cycles.
+
+    After a long piece, memory goes back to the system.
+    """
+    began = time.perf_counter()
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, 50, 100)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+        if time.perf_counter() - began > _LONG_S:
+            gc.collect()
+            with suppress(AttributeError, OSError):  # only in glibc
+                ctypes.CDLL(None).malloc_trim(0)
+
+
+# Pieces that have been done are kept, so that work that was killed goes on, and machines share one.
+
+
+@cache
+def code_version(*more: Path) -> str:
+    """A digest of all that decides what a piece gives: this project's files, those in ``more``, and NumPy's version."""
+    found = hashlib.sha256(version("numpy").encode())
+    for folder in (Path(p4reduce.__file__).parent, Path(p4switch.__file__).parent, *more):
+        for place, folders, files in os.walk(folder, followlinks=True):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith((".py", ".p4", ".json")):
+                    found.update(f"{name}\0".encode() + (Path(place) / name).read_bytes())
+    return found.hexdigest()[:12]
+
+
+class Kept:
+    """Files below ``cells/`` of a folder of results, one for each piece that has been done.
+
+    Those of other versions are removed.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of results.
+    code : str
+        The version that pieces must be of.
+    others : sequence of Path
+        Folders of results whose pieces count, too.
+    """
+
+    def __init__(self, out: Path, code: str, others: Sequence[Path] = ()) -> None:
+        self._folder = out / "cells" / code
+        self._read = [self._folder, *(other / "cells" / code for other in others)]
+        for old in (out / "cells").glob("?" * 12):
+            if old != self._folder:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def get(self, name: str, read: Callable[[Any], Result]) -> Result | None:
+        """What ``read`` makes of a piece's file; None: the piece has not been done, or its file cannot be read."""
+        for folder in self._read:
+            with suppress(OSError, ValueError, LookupError, TypeError):
+                return read(json.loads(read_text(folder / f"{name}.json")))
+        return None
+
+    def put(self, name: str, data: Any) -> None:
+        """Keep a piece, whole or not at all."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_text(self._folder / f"{name}.json", json.dumps(data) + "\n")
+
+
+def piece_name(prefix: str, piece: object) -> str:
+    """A name for a piece's file; equal for pieces that are written alike."""
+    return f"{prefix}-{hashlib.sha256(repr(piece).encode()).hexdigest()[:24]}"
