@@ -239,6 +239,9 @@ switch-alone: $(WARM)  ## p4switch in a fresh environment with NumPy and llvmlit
 dist-test: $(WARM)  ## install both distributions into fresh environments and run demo and lab from there (minutes)
 	DISTRIBUTIONS=1 $(BIN)/pytest -rs -m distributions tests/integration/test_distributions.py
 
+release-check: $(WARM)  ## all that a release needs, on one state, with a report in out/release: RELEASE='--list' or '--only test,docs' (hours)
+	@$(BIN)/python -m tests.support.release $(RELEASE)
+
 torch-test: $(TORCH)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
 	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/adapters/torch tests/integration/adapters/torch \
 	  tests/integration/runs/real/test_perf_beside.py tests/integration/group/test_interoperation.py
