@@ -10,8 +10,7 @@ from p4switch.compiler.data import DataLowering
 from p4switch.compiler.hashing import HashLowering
 from p4switch.compiler.lanes import FunctionContext
 from p4switch.compiler.storage import I1, I64, POINTER, Value, byte_offset, integer, number, resize
-from p4switch.program.actions import Action, ActionProfile, Conditional, Exit, MatchTable, MeterArray, Pipeline
-from p4switch.program.expressions import Valid
+from p4switch.program import model
 from p4switch.tables.matching import HASH_MULTIPLIER, HASH_SEED, KeyLayout, argument_offsets
 from p4switch.tables.matching import row_words as ternary_row_words
 from p4switch.tables.matching import store_row_words as entry_row_words
@@ -28,7 +27,7 @@ class TableLowering:
     ``action`` is the index among the table's actions, None where nothing ran; ``hit`` is an i1.
     """
 
-    def __init__(self, context: FunctionContext, table: MatchTable) -> None:
+    def __init__(self, context: FunctionContext, table: model.MatchTable) -> None:
         self._context = context
         self._builder = context.builder
         self._table = table
@@ -59,7 +58,7 @@ class TableLowering:
         rows = context.state_pointer(self._cell)
         self._dispatch(byte_offset(b, rows, b.mul(ref, number(64, row_bytes))), hit, leave)
 
-    def _execute_meter(self, ref: Value, meter: MeterArray) -> None:
+    def _execute_meter(self, ref: Value, meter: model.MeterArray) -> None:
         b, context = self._builder, self._context
         if meter.target is None:
             raise AssertionError(f"direct meter {meter.name!r} without a target")
@@ -94,7 +93,9 @@ class TableLowering:
         numbers = {action.name: number for number, action in enumerate(actions)}
         self._dispatch(of_member, hit, leave, [numbers[action.name] for action in self._actions])
 
-    def _choose(self, profile: ActionProfile, reference: Value, member: Value, nothing: Value) -> tuple[Value, Value]:
+    def _choose(
+        self, profile: model.ActionProfile, reference: Value, member: Value, nothing: Value
+    ) -> tuple[Value, Value]:
         """Row ``hash % n`` of a group; ends in a branch to ``member``, or to ``nothing`` where the group is empty."""
         b, context = self._builder, self._context
         if profile.selector is None:
@@ -141,7 +142,7 @@ class TableLowering:
         b.position_at_end(nothing)
         leave(hit, None)
 
-    def _run(self, action: Action, parameters: Mapping[int, Callable[[int], Value]]) -> None:
+    def _run(self, action: model.Action, parameters: Mapping[int, Callable[[int], Value]]) -> None:
         ActionLowering(self._context, f"action {action.name!r}", parameters).lower(action)
 
     def _argument(self, row: Value, at: int, width: int) -> Value:
@@ -171,7 +172,7 @@ class TableLowering:
         values = []
         for key in self._table.keys:
             value = data.number(key.target, key.width)
-            if isinstance(key.target, Valid):
+            if isinstance(key.target, model.Valid):
                 value = resize(b, value, 1)
             values.append(b.and_(value, number(key.width, key.mask)))
         return values
@@ -312,7 +313,7 @@ def _fixed(value: int, width: int) -> Value:
 class PipelineLowering:
     """Emits a pipeline where the builder stands; it ends behind it."""
 
-    def __init__(self, context: FunctionContext, pipeline: Pipeline) -> None:
+    def __init__(self, context: FunctionContext, pipeline: model.Pipeline) -> None:
         self._context = context
         self._builder = context.builder
         self._pipeline = pipeline
@@ -343,14 +344,14 @@ class PipelineLowering:
         if name in self._pipeline.watched:
             self._context.step()
         node = self._pipeline.nodes[name]
-        if isinstance(node, Conditional):
+        if isinstance(node, model.Conditional):
             data = DataLowering(self._context, f"condition {node.name!r}")
             condition = data.condition(node.condition)
             self._builder.cbranch(condition, self._block(node.next_true), self._block(node.next_false))
         else:
             self._table(node)
 
-    def _table(self, table: MatchTable) -> None:
+    def _table(self, table: model.MatchTable) -> None:
         b = self._builder
 
         def leave(hit: Value, action: int | None) -> None:
@@ -366,6 +367,6 @@ class PipelineLowering:
 
         TableLowering(self._context, table).lower(leave)
 
-    def _may_exit(self, table: MatchTable, action: int) -> bool:
+    def _may_exit(self, table: model.MatchTable, action: int) -> bool:
         primitives = self._context.program.actions[table.actions[action]].primitives
-        return any(isinstance(p, Exit) for p in primitives)
+        return any(isinstance(p, model.Exit) for p in primitives)

@@ -4,46 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
-from p4switch.program.actions import (
-    Action,
-    ActionParameter,
-    ActionProfile,
-    AddHeader,
-    Assertion,
-    Assign,
-    Calculation,
-    Checksum,
-    Clone,
-    ConstInput,
-    Count,
-    CounterArray,
-    ExecuteMeter,
-    Exit,
-    FieldInput,
-    FieldList,
-    GenerateDigest,
-    Hash,
-    HashAlgorithm,
-    HashInput,
-    HeaderInput,
-    Jump,
-    JumpIfZero,
-    LearnConstant,
-    LearnList,
-    LogMessage,
-    MarkToDrop,
-    MeterArray,
-    Primitive,
-    Random,
-    Recirculate,
-    RegisterArray,
-    RegisterRead,
-    RegisterWrite,
-    RemoveHeader,
-    Resubmit,
-    Truncate,
-    ValueSet,
-)
+from p4switch.program import model
 from p4switch.program.errors import (
     Json,
     ProgramError,
@@ -55,7 +16,6 @@ from p4switch.program.errors import (
     optional,
     source_of,
 )
-from p4switch.program.expressions import Const, FieldRef, Valid
 from p4switch.program.load_expressions import (
     UNSUPPORTED_VALUES,
     ExpressionLoader,
@@ -73,10 +33,10 @@ from p4switch.program.load_expressions import (
 # Registers, counters, calculations and checksums from the JSON.
 
 
-_ALGORITHMS: Final[tuple[HashAlgorithm, ...]] = get_args(HashAlgorithm)
+_ALGORITHMS: Final[tuple[model.HashAlgorithm, ...]] = get_args(model.HashAlgorithm)
 
 
-def load_registers(root: Json) -> dict[str, RegisterArray]:
+def load_registers(root: Json) -> dict[str, model.RegisterArray]:
     """Register arrays by name."""
     registers = {}
     for obj in objects(root, "register_arrays", "program"):
@@ -85,24 +45,24 @@ def load_registers(root: Json) -> dict[str, RegisterArray]:
         size, width = get(obj, "size", int, where), get(obj, "bitwidth", int, where)
         if size < 0 or width < 1:
             raise ProgramError(f"{where}: {size} cells of {width} bits")
-        registers[name] = RegisterArray(name, size, width, source_of(obj))
+        registers[name] = model.RegisterArray(name, size, width, source_of(obj))
     return registers
 
 
-def load_counters(root: Json) -> dict[str, CounterArray]:
+def load_counters(root: Json) -> dict[str, model.CounterArray]:
     """Counters by name, direct and indirect."""
     counters = {}
     for obj in objects(root, "counter_arrays", "program"):
         name = get(obj, "name", str, "counter_arrays")
         where = f"counter {name!r}"
         if obj.get("is_direct", False):
-            counters[name] = CounterArray(name, 0, get(obj, "binding", str, where), source_of(obj))
+            counters[name] = model.CounterArray(name, 0, get(obj, "binding", str, where), source_of(obj))
         else:
-            counters[name] = CounterArray(name, get(obj, "size", int, where), None, source_of(obj))
+            counters[name] = model.CounterArray(name, get(obj, "size", int, where), None, source_of(obj))
     return counters
 
 
-def load_calculations(root: Json, scope: Scope) -> dict[str, Calculation]:
+def load_calculations(root: Json, scope: Scope) -> dict[str, model.Calculation]:
     """Hash calculations by name."""
     calculations = {}
     for obj in objects(root, "calculations", "program"):
@@ -111,7 +71,7 @@ def load_calculations(root: Json, scope: Scope) -> dict[str, Calculation]:
     return calculations
 
 
-def load_calculation(obj: Json, scope: Scope) -> Calculation:
+def load_calculation(obj: Json, scope: Scope) -> model.Calculation:
     """One hash calculation."""
     name = get(obj, "name", str, "calculations")
     where, source = f"calculation {name!r}", source_of(obj)
@@ -121,26 +81,26 @@ def load_calculation(obj: Json, scope: Scope) -> Calculation:
     entries = objects(obj, "input", where)
     payload = any(entry.get("type") == "payload" for entry in entries)
     inputs = tuple(_hash_input(e, scope, where) for e in entries if e.get("type") != "payload")
-    return Calculation(name, algorithm, inputs, payload, source)
+    return model.Calculation(name, algorithm, inputs, payload, source)
 
 
-def _hash_input(obj: Json, scope: Scope, where: str) -> HashInput:
+def _hash_input(obj: Json, scope: Scope, where: str) -> model.HashInput:
     kind, value = obj.get("type"), obj.get("value")
     match kind:
         case "field":
             field = scope.field(value, where)
-            if isinstance(field, Valid):
+            if isinstance(field, model.Valid):
                 raise UnsupportedConstruct("header validity as hash input", where)
-            return FieldInput(field)
+            return model.FieldInput(field)
         case "hexstr":
-            return ConstInput(hexstr(value, where), get(obj, "bitwidth", int, where))
+            return model.ConstInput(hexstr(value, where), get(obj, "bitwidth", int, where))
         case "header":
-            return HeaderInput(scope.header(value, where).name)
+            return model.HeaderInput(scope.header(value, where).name)
         case _:
             raise UnsupportedConstruct(f"hash input of type {kind!r}", where)
 
 
-def load_checksums(root: Json, scope: Scope, calculations: dict[str, Calculation]) -> tuple[Checksum, ...]:
+def load_checksums(root: Json, scope: Scope, calculations: dict[str, model.Calculation]) -> tuple[model.Checksum, ...]:
     """Checksums in the order in which they are verified and updated."""
     checksums = []
     for obj in objects(root, "checksums", "program"):
@@ -154,7 +114,7 @@ def load_checksums(root: Json, scope: Scope, calculations: dict[str, Calculation
             raise ProgramError(f"{where}: unknown calculation {calculation!r}")
         condition = optional(obj, "if_cond", dict, where)
         checksums.append(
-            Checksum(
+            model.Checksum(
                 name,
                 scope.target(obj.get("target"), where),
                 calculation,
@@ -178,10 +138,10 @@ RATES = 2
 class PathSections:
     """What primitives, tables and parser states refer to, by name or id."""
 
-    field_lists: dict[int, FieldList]
-    learn_lists: dict[int, LearnList]
-    meters: dict[str, MeterArray]
-    value_sets: dict[str, ValueSet]
+    field_lists: dict[int, model.FieldList]
+    learn_lists: dict[int, model.LearnList]
+    meters: dict[str, model.MeterArray]
+    value_sets: dict[str, model.ValueSet]
 
     @classmethod
     def load(cls, root: Json, scope: Scope) -> "PathSections":
@@ -189,40 +149,40 @@ class PathSections:
         return cls(_field_lists(root, scope), _learn_lists(root, scope), _meters(root, scope), _value_sets(root))
 
 
-def _field_lists(root: Json, scope: Scope) -> dict[int, FieldList]:
+def _field_lists(root: Json, scope: Scope) -> dict[int, model.FieldList]:
     lists = {}
     for obj in objects(root, "field_lists", "program"):
         ident = get(obj, "id", int, "field_lists")
         where = f"field list {obj.get('name')!r}"
         # BMv2 copies nothing for constants.
-        fields = tuple(f for f in _elements(obj, scope, where) if isinstance(f, FieldRef))
-        lists[ident] = FieldList(ident, fields)
+        fields = tuple(f for f in _elements(obj, scope, where) if isinstance(f, model.FieldRef))
+        lists[ident] = model.FieldList(ident, fields)
     return lists
 
 
-def _learn_lists(root: Json, scope: Scope) -> dict[int, LearnList]:
+def _learn_lists(root: Json, scope: Scope) -> dict[int, model.LearnList]:
     lists = {}
     for obj in objects(root, "learn_lists", "program"):
         ident, name = get(obj, "id", int, "learn_lists"), get(obj, "name", str, "learn_lists")
-        lists[ident] = LearnList(ident, name, _elements(obj, scope, f"digest {name!r}"))
+        lists[ident] = model.LearnList(ident, name, _elements(obj, scope, f"digest {name!r}"))
     return lists
 
 
-def _elements(obj: Json, scope: Scope, where: str) -> tuple[FieldRef | LearnConstant, ...]:
-    found: list[FieldRef | LearnConstant] = []
+def _elements(obj: Json, scope: Scope, where: str) -> tuple[model.FieldRef | model.LearnConstant, ...]:
+    found: list[model.FieldRef | model.LearnConstant] = []
     for element in objects(obj, "elements", where):
         kind, value = element.get("type"), element.get("value")
         if kind == "field":
             found.append(scope.target(value, where))
         elif kind == "hexstr":
             digits = str(value).lower().removeprefix("0x")
-            found.append(LearnConstant(hexstr(value, where), 8 * -(-len(digits) // 2)))
+            found.append(model.LearnConstant(hexstr(value, where), 8 * -(-len(digits) // 2)))
         else:
             raise UnsupportedConstruct(f"element of type {kind!r}", where, source_of(obj))
     return tuple(found)
 
 
-def _meters(root: Json, scope: Scope) -> dict[str, MeterArray]:
+def _meters(root: Json, scope: Scope) -> dict[str, model.MeterArray]:
     meters = {}
     for obj in objects(root, "meter_arrays", "program"):
         name = get(obj, "name", str, "meter_arrays")
@@ -235,32 +195,32 @@ def _meters(root: Json, scope: Scope) -> dict[str, MeterArray]:
         if obj.get("is_direct", False):
             table, target = get(obj, "binding", str, where), scope.target(obj.get("result_target"), where)
             size = 0
-        meters[name] = MeterArray(name, size, cast(Any, unit), table, target, source_of(obj))
+        meters[name] = model.MeterArray(name, size, cast(Any, unit), table, target, source_of(obj))
     return meters
 
 
-def _value_sets(root: Json) -> dict[str, ValueSet]:
+def _value_sets(root: Json) -> dict[str, model.ValueSet]:
     sets = {}
     for obj in objects(root, "parse_vsets", "program"):
         name = get(obj, "name", str, "parse_vsets")
         where = f"value set {name!r}"
         size = optional(obj, "max_size", int, where)
-        sets[name] = ValueSet(name, get(obj, "compressed_bitwidth", int, where), 1024 if size is None else size)
+        sets[name] = model.ValueSet(name, get(obj, "compressed_bitwidth", int, where), 1024 if size is None else size)
     return sets
 
 
-def load_profiles(pipeline: Json, scope: Scope, actions: dict[str, tuple[int, ...]]) -> dict[str, ActionProfile]:
+def load_profiles(pipeline: Json, scope: Scope, actions: dict[str, tuple[int, ...]]) -> dict[str, model.ActionProfile]:
     """The action profiles of a pipeline; ``actions``: ids of the actions of the first table that uses each."""
     profiles = {}
     for obj in objects(pipeline, "action_profiles", "pipeline"):
         name = get(obj, "name", str, "action_profiles")
         where = f"action profile {name!r}"
         selector = optional(obj, "selector", dict, where)
-        calculation: Calculation | None = None
+        calculation: model.Calculation | None = None
         if selector is not None:
             calculation = load_calculation({**selector, "name": f"selector of {name}"}, scope)
         size = optional(obj, "max_size", int, where) or 0
-        profiles[name] = ActionProfile(name, size, calculation, actions.get(name, ()))
+        profiles[name] = model.ActionProfile(name, size, calculation, actions.get(name, ()))
     return profiles
 
 
@@ -268,9 +228,9 @@ def load_profiles(pipeline: Json, scope: Scope, actions: dict[str, tuple[int, ..
 class Externs:
     """What primitives refer to by name."""
 
-    registers: dict[str, RegisterArray]
-    counters: dict[str, CounterArray]
-    calculations: dict[str, Calculation]
+    registers: dict[str, model.RegisterArray]
+    counters: dict[str, model.CounterArray]
+    calculations: dict[str, model.Calculation]
     paths: PathSections
 
 
@@ -283,7 +243,7 @@ class PrimitiveLoader:
     where: str
     parameter_widths: tuple[int, ...] = ()
 
-    def load(self, obj: Json) -> Primitive:
+    def load(self, obj: Json) -> model.Primitive:
         """One primitive call."""
         op = get(obj, "op", str, self.where)
         source = source_of(obj)
@@ -349,7 +309,7 @@ class _Arguments:
 
     def _listed(self, position: int, known: Mapping[int, object], what: str) -> int:
         number = self.expressions().data(self.value(position))
-        if not isinstance(number, Const):
+        if not isinstance(number, model.Const):
             raise UnsupportedConstruct(f"{what} chosen at run time", self.where, self.source)
         if number.value not in known:
             raise ProgramError(f"{self.where}: there is no {what} with id {number.value}")
@@ -360,7 +320,7 @@ class _Arguments:
             raise ProgramError(f"{self.where}: {name!r} is not declared")
         return name
 
-    def target(self, position: int) -> FieldRef:
+    def target(self, position: int) -> model.FieldRef:
         value = self.value(position)
         if value.get("type") != "field":
             kind = str(value.get("type"))
@@ -368,53 +328,53 @@ class _Arguments:
             raise UnsupportedConstruct(what, self.where, self.source)
         return self.loader.scope.target(value.get("value"), self.where)
 
-    def to_target(self, position: int, make: Callable[[FieldRef], Primitive]) -> Primitive:
+    def to_target(self, position: int, make: Callable[[model.FieldRef], model.Primitive]) -> model.Primitive:
         """A primitive that writes a field, which may be chosen at run time."""
         return with_target(self.expressions(), self.value(position), make)
 
     def offset(self, position: int) -> int:
         value = self.expressions().data(self.value(position))
-        if not isinstance(value, Const):
+        if not isinstance(value, model.Const):
             raise ProgramError(f"{self.where}: the jump's target is not a constant")
         return value.value
 
 
-def _register_read(args: _Arguments) -> Primitive:
+def _register_read(args: _Arguments) -> model.Primitive:
     register, index = args.register(1), args.expressions().data(args.value(2))
-    return args.to_target(0, lambda target: RegisterRead(target, register, index, args.source))
+    return args.to_target(0, lambda target: model.RegisterRead(target, register, index, args.source))
 
 
-def _hash(args: _Arguments) -> Primitive:
+def _hash(args: _Arguments) -> model.Primitive:
     base, size = (args.expressions().data(args.value(position)) for position in (1, 3))
     calculation = args.calculation(2)
-    return args.to_target(0, lambda target: Hash(target, base, calculation, size, args.source))
+    return args.to_target(0, lambda target: model.Hash(target, base, calculation, size, args.source))
 
 
-def _random(args: _Arguments) -> Primitive:
+def _random(args: _Arguments) -> model.Primitive:
     low, high = (args.expressions().data(args.value(position)) for position in (1, 2))
-    return args.to_target(0, lambda target: Random(target, low, high, args.source))
+    return args.to_target(0, lambda target: model.Random(target, low, high, args.source))
 
 
-def _assign(args: _Arguments) -> Primitive:
+def _assign(args: _Arguments) -> model.Primitive:
     value = args.expressions().data(args.value(1))
-    return args.to_target(0, lambda target: Assign(target, value, args.source))
+    return args.to_target(0, lambda target: model.Assign(target, value, args.source))
 
 
-def _log_message(args: _Arguments) -> LogMessage:
+def _log_message(args: _Arguments) -> model.LogMessage:
     text = args.named(0, "string")
     vector = args.value(1)
     values = get(vector, "value", list, args.where)
-    return LogMessage(text, tuple(args.expressions().data(v) for v in values), args.source)
+    return model.LogMessage(text, tuple(args.expressions().data(v) for v in values), args.source)
 
 
-def _mark_to_drop(args: _Arguments) -> MarkToDrop:
+def _mark_to_drop(args: _Arguments) -> model.MarkToDrop:
     header = args.header(0)
     if "egress_spec" not in args.loader.scope.headers[header].type.by_name:
         raise ProgramError(f"{args.where}: {header!r} has no field 'egress_spec'")
-    return MarkToDrop(header, args.source)
+    return model.MarkToDrop(header, args.source)
 
 
-_LOADERS: Final[Mapping[str, Callable[[_Arguments], Primitive]]] = {
+_LOADERS: Final[Mapping[str, Callable[[_Arguments], model.Primitive]]] = {
     "assign": _assign,
     "assign_VL": lambda a: assign_varbit(a.expressions(), a.value(0), a.value(1)),
     "assign_header": lambda a: assign_header(a.expressions(), a.value(0), a.value(1)),
@@ -423,54 +383,56 @@ _LOADERS: Final[Mapping[str, Callable[[_Arguments], Primitive]]] = {
     "assign_union_stack": lambda a: assign_stack(a.expressions(), a.op, a.value(0), a.value(1)),
     "push": lambda a: push(a.expressions(), a.value(0), a.value(1)),
     "pop": lambda a: pop(a.expressions(), a.value(0), a.value(1)),
-    "add_header": lambda a: with_header(a.expressions(), a.value(0), lambda header: AddHeader(header, a.source)),
-    "remove_header": lambda a: with_header(a.expressions(), a.value(0), lambda header: RemoveHeader(header, a.source)),
+    "add_header": lambda a: with_header(a.expressions(), a.value(0), lambda header: model.AddHeader(header, a.source)),
+    "remove_header": lambda a: with_header(
+        a.expressions(), a.value(0), lambda header: model.RemoveHeader(header, a.source)
+    ),
     "mark_to_drop": _mark_to_drop,
-    "count": lambda a: Count(a.counter(0), a.expressions().data(a.value(1)), a.source),
+    "count": lambda a: model.Count(a.counter(0), a.expressions().data(a.value(1)), a.source),
     "register_read": _register_read,
-    "register_write": lambda a: RegisterWrite(
+    "register_write": lambda a: model.RegisterWrite(
         a.register(0), a.expressions().data(a.value(1)), a.expressions().data(a.value(2)), a.source
     ),
     "modify_field_with_hash_based_offset": _hash,
     "modify_field_rng_uniform": _random,
-    "_jump": lambda a: Jump(a.offset(0), a.source),
-    "_jump_if_zero": lambda a: JumpIfZero(a.expressions().data(a.value(0)), a.offset(1), a.source),
-    "clone_ingress_pkt_to_egress": lambda a: Clone(a.expressions().data(a.value(0)), a.field_list(1), a.source),
-    "clone_egress_pkt_to_egress": lambda a: Clone(a.expressions().data(a.value(0)), a.field_list(1), a.source),
-    "resubmit": lambda a: Resubmit(a.field_list(0), a.source),
-    "recirculate": lambda a: Recirculate(a.field_list(0), a.source),
-    "truncate": lambda a: Truncate(a.expressions().data(a.value(0)), a.source),
+    "_jump": lambda a: model.Jump(a.offset(0), a.source),
+    "_jump_if_zero": lambda a: model.JumpIfZero(a.expressions().data(a.value(0)), a.offset(1), a.source),
+    "clone_ingress_pkt_to_egress": lambda a: model.Clone(a.expressions().data(a.value(0)), a.field_list(1), a.source),
+    "clone_egress_pkt_to_egress": lambda a: model.Clone(a.expressions().data(a.value(0)), a.field_list(1), a.source),
+    "resubmit": lambda a: model.Resubmit(a.field_list(0), a.source),
+    "recirculate": lambda a: model.Recirculate(a.field_list(0), a.source),
+    "truncate": lambda a: model.Truncate(a.expressions().data(a.value(0)), a.source),
     # The first argument is the receiver, which BMv2 ignores.
-    "generate_digest": lambda a: GenerateDigest(a.learn_list(1), a.source),
-    "execute_meter": lambda a: ExecuteMeter(a.meter(0), a.expressions().data(a.value(1)), a.target(2), a.source),
-    "exit": lambda a: Exit(a.source),
+    "generate_digest": lambda a: model.GenerateDigest(a.learn_list(1), a.source),
+    "execute_meter": lambda a: model.ExecuteMeter(a.meter(0), a.expressions().data(a.value(1)), a.target(2), a.source),
+    "exit": lambda a: model.Exit(a.source),
     "log_msg": _log_message,
-    "assert": lambda a: Assertion("assert", a.expressions().bool(a.value(0)), a.source),
-    "assume": lambda a: Assertion("assume", a.expressions().bool(a.value(0)), a.source),
+    "assert": lambda a: model.Assertion("assert", a.expressions().bool(a.value(0)), a.source),
+    "assume": lambda a: model.Assertion("assume", a.expressions().bool(a.value(0)), a.source),
 }
 
 
-def load_actions(root: Json, scope: Scope, externs: Externs) -> dict[int, Action]:
+def load_actions(root: Json, scope: Scope, externs: Externs) -> dict[int, model.Action]:
     """Actions by id."""
-    actions: dict[int, Action] = {}
+    actions: dict[int, model.Action] = {}
     for obj in objects(root, "actions", "program"):
         action = _load_action(obj, scope, externs)
         actions[action.id] = action
     return actions
 
 
-def _load_action(obj: Json, scope: Scope, externs: Externs) -> Action:
+def _load_action(obj: Json, scope: Scope, externs: Externs) -> model.Action:
     name = get(obj, "name", str, "actions")
     where = f"action {name!r}"
     parameters = tuple(
-        ActionParameter(get(p, "name", str, where), get(p, "bitwidth", int, where))
+        model.ActionParameter(get(p, "name", str, where), get(p, "bitwidth", int, where))
         for p in objects(obj, "runtime_data", where)
     )
     loader = PrimitiveLoader(scope, externs, where, tuple(p.width for p in parameters))
     primitives = tuple(loader.load(p) for p in objects(obj, "primitives", where))
     for primitive in primitives:
-        if isinstance(primitive, Jump | JumpIfZero) and not 0 <= primitive.to <= len(primitives):
+        if isinstance(primitive, model.Jump | model.JumpIfZero) and not 0 <= primitive.to <= len(primitives):
             raise ProgramError(f"{where}: jump to primitive {primitive.to} of {len(primitives)}")
     ident = get(obj, "id", int, where)
     optional(obj, "source_info", dict, where)
-    return Action(ident, name, parameters, primitives, source_of(obj))
+    return model.Action(ident, name, parameters, primitives, source_of(obj))

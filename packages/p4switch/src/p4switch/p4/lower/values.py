@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from p4switch.p4.types.kinds import BOOL, Bits, StackType, Type
+from p4switch.p4.types import kinds
 
 Json: TypeAlias = dict[str, Any]
 
@@ -66,7 +66,7 @@ def as_parameter(json: Json) -> Json:
     return json
 
 
-def wrapped(json: Json, kind: Bits) -> Json:
+def wrapped(json: Json, kind: kinds.Bits) -> Json:
     """A number cut to its type: BMv2 computes with any number of bits."""
     if kind.signed:
         return operation("two_comp_mod", json, constant(kind.width, 32))
@@ -103,7 +103,7 @@ class Place:
         fixed: whether it is the same place whatever the packet holds, and can stand for a parameter.
     """
 
-    type: Type
+    type: kinds.Type
 
     @property
     def fixed(self) -> bool:
@@ -150,7 +150,7 @@ class FieldPlace(Place):
     def json(self) -> Json:
         """See Place; a bool is a field of one bit."""
         found = field(self.header, self.name)
-        return operation("d2b", None, found) if self.type is BOOL else found
+        return operation("d2b", None, found) if self.type is kinds.BOOL else found
 
     def leaves(self) -> Iterator[tuple[str, str]]:
         """See Place."""
@@ -171,7 +171,7 @@ class RuntimeData(Place):
     def json(self) -> Json:
         """See Place."""
         found: Json = {"type": "local", "value": self.index}
-        return operation("d2b", None, found) if self.type is BOOL else found
+        return operation("d2b", None, found) if self.type is kinds.BOOL else found
 
 
 @dataclass(slots=True, eq=False)
@@ -237,7 +237,7 @@ class ChosenField(Place):
     def json(self) -> Json:
         """See Place."""
         found = self.target()
-        return operation("d2b", None, found) if self.type is BOOL else found
+        return operation("d2b", None, found) if self.type is kinds.BOOL else found
 
     def key(self) -> Json | None:
         """As a key of a select: BMv2 knows a field of a stack's last element there, and nowhere else."""
@@ -288,7 +288,7 @@ class StackPlace(Place):
     def of_unions(self) -> bool:
         """Whether its elements are unions."""
         kind = self.type
-        return isinstance(kind, StackType) and kind.element.kind == "header_union"
+        return isinstance(kind, kinds.StackType) and kind.element.kind == "header_union"
 
     def json(self) -> Json:
         """See Place."""
@@ -343,4 +343,4 @@ def data_of(place: Place) -> Json:
         shifted = operation(">>", inner, constant(place.low, 32)) if place.low else inner
         width = place.high - place.low + 1
         return operation("&", shifted, constant((1 << width) - 1, width))
-    return as_data(place.json(), place.type is BOOL)
+    return as_data(place.json(), place.type is kinds.BOOL)

@@ -3,35 +3,8 @@
 from typing import Final, NoReturn
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
+from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import END, NAME, NUMBER, SIGN, STRING, Token, literal
-from p4switch.p4.syntax.tree import (
-    Annotation,
-    AnyType,
-    Argument,
-    Binary,
-    Boolean,
-    Call,
-    Cast,
-    Default,
-    Expression,
-    Index,
-    InvalidHeader,
-    ListOf,
-    Member,
-    Name,
-    NamedType,
-    Number,
-    NumericType,
-    Record,
-    Slice,
-    StackTypeRef,
-    Ternary,
-    Text,
-    TupleTypeRef,
-    TypeName,
-    TypeRef,
-    Unary,
-)
 
 # A stream of tokens with what every part of the parser needs: looking ahead, expecting, going back.
 
@@ -230,9 +203,9 @@ class ExpressionParser:
             else:
                 self.at += 1
 
-    def annotations(self) -> list[Annotation]:
+    def annotations(self) -> list[tree.Annotation]:
         """``@name(…)`` and the like, as many as there are."""
-        found: list[Annotation] = []
+        found: list[tree.Annotation] = []
         if self.tokens[self.at][1] != "@":
             return found
         while self.text == "@" and self.kind == SIGN:
@@ -254,10 +227,10 @@ class ExpressionParser:
                     self.fail("the annotation's bracket is not closed")
                 tokens = self.tokens[self.at + 1 : close]
                 self.at = close + 1
-            found.append(Annotation(at, self.ended, name, tokens, brackets))
+            found.append(tree.Annotation(at, self.ended, name, tokens, brackets))
         return found
 
-    def _pragma(self, at: int) -> Annotation:
+    def _pragma(self, at: int) -> tree.Annotation:
         """``@pragma name …`` up to the end of its line."""
         line = at >> 20
         begin = self.at
@@ -265,7 +238,7 @@ class ExpressionParser:
             self.at += 1
         taken = self.tokens[begin : self.at]
         name = taken[0][1] if taken else "pragma"
-        return Annotation(at, self.ended, name, taken[1:], "(")
+        return tree.Annotation(at, self.ended, name, taken[1:], "(")
 
     # --- types
 
@@ -273,44 +246,44 @@ class ExpressionParser:
         """Whether the next token is a word that only types begin with."""
         return self.kind == NAME and self.text in TYPE_WORDS
 
-    def type_ref(self) -> TypeRef:
+    def type_ref(self) -> tree.TypeRef:
         """A type."""
         at, text = self.position, self.text
-        found: TypeRef
+        found: tree.TypeRef
         if self.kind == NAME and text in ("bit", "int", "varbit"):
             self.at += 1
-            width: Expression | None = None
+            width: tree.Expression | None = None
             if self.accept("<"):
                 width = self._binary(self._unary(), _ADDITIVE)
                 self.close_angle()
             elif text == "varbit":
                 self.fail("varbit needs its greatest width", "Write varbit<320>.")
-            found = NumericType(at, self.ended, text, width)
+            found = tree.NumericType(at, self.ended, text, width)
         elif self.kind == NAME and text in ("tuple", "list") and self.ahead() == "<":
             self.at += 2
-            found = TupleTypeRef(at, at, text, self._type_arguments())
+            found = tree.TupleTypeRef(at, at, text, self._type_arguments())
         elif self.kind == NAME and text in ("bool", "string", "void", "error", "match_kind"):
             self.at += 1
-            found = NamedType(at, self.ended, text, [])
+            found = tree.NamedType(at, self.ended, text, [])
         else:
             rooted = self.accept(".")
             name = self.name("a type")
             arguments = self._type_arguments() if self.accept("<") else []
-            found = NamedType(at, self.ended, name, arguments, rooted)
+            found = tree.NamedType(at, self.ended, name, arguments, rooted)
         while self.text == "[" and self.kind == SIGN:
             self.at += 1
             size = self.expression()
             self.expect("]", "the size of this stack")
-            found = StackTypeRef(at, self.ended, found, size)
+            found = tree.StackTypeRef(at, self.ended, found, size)
         return found
 
-    def _type_arguments(self) -> list[TypeRef]:
+    def _type_arguments(self) -> list[tree.TypeRef]:
         """Behind ``<``, up to and with ``>``."""
-        found: list[TypeRef] = []
+        found: list[tree.TypeRef] = []
         if self.text not in (">", ">>"):
             while True:
                 if self.text == "_":
-                    found.append(AnyType(self.position, self.position + 1))
+                    found.append(tree.AnyType(self.position, self.position + 1))
                     self.at += 1
                 else:
                     found.append(self.type_ref())
@@ -319,7 +292,7 @@ class ExpressionParser:
         self.close_angle()
         return found
 
-    def type_arguments_of_call(self) -> list[TypeRef] | None:
+    def type_arguments_of_call(self) -> list[tree.TypeRef] | None:
         """``<types>`` in front of ``(``, or None, with nothing taken, where ``<`` compares."""
         begin, kept = self.at, self.tokens[self.at : self.at + 64]
         self.at += 1
@@ -335,7 +308,7 @@ class ExpressionParser:
 
     # --- expressions
 
-    def expression(self) -> Expression:
+    def expression(self) -> tree.Expression:
         """An expression."""
         self.nest()
         condition = self._unary()
@@ -347,11 +320,11 @@ class ExpressionParser:
             yes = self.expression()
             self.expect(":", "between the two results of '?'")
             no = self.expression()
-            condition = Ternary(condition.at, no.end, condition, yes, no)
+            condition = tree.Ternary(condition.at, no.end, condition, yes, no)
         self.depth -= 1
         return condition
 
-    def _binary(self, left: Expression, least: int) -> Expression:
+    def _binary(self, left: tree.Expression, least: int) -> tree.Expression:
         while True:
             kind, operator, _ = self.tokens[self.at]
             precedence = _PRECEDENCE.get(operator, 0) if kind == SIGN else 0
@@ -365,9 +338,9 @@ class ExpressionParser:
                 if tighter <= precedence:
                     break
                 right = self._binary(right, tighter)
-            left = Binary(left.at, right.end, operator, left, right)
+            left = tree.Binary(left.at, right.end, operator, left, right)
 
-    def _unary(self) -> Expression:
+    def _unary(self) -> tree.Expression:
         kind, text, at = self.tokens[self.at]
         if kind == SIGN:
             if text in ("!", "~", "-", "+"):
@@ -375,7 +348,7 @@ class ExpressionParser:
                 self.at += 1
                 operand = self._unary()
                 self.depth -= 1
-                return Unary(at, operand.end, text, operand)
+                return tree.Unary(at, operand.end, text, operand)
             if text == "(" and self._is_cast():
                 self.nest()
                 self.at += 1
@@ -383,7 +356,7 @@ class ExpressionParser:
                 self.expect(")", "the type of this cast")
                 operand = self._unary()
                 self.depth -= 1
-                return Cast(at, operand.end, ref, operand)
+                return tree.Cast(at, operand.end, ref, operand)
         return self._postfix(self._primary())
 
     def _is_cast(self) -> bool:
@@ -402,7 +375,7 @@ class ExpressionParser:
             return True
         return behind[1] in ("<", "[") and self.tokens[close - 1][1] in (">", ">>", "]") and following[1] in "({"
 
-    def _primary(self) -> Expression:
+    def _primary(self) -> tree.Expression:
         kind, text, at = self.tokens[self.at]
         if kind == NUMBER:
             self.at += 1
@@ -412,7 +385,7 @@ class ExpressionParser:
             while self.kind == STRING:
                 text = text[:-1] + self.text[1:]
                 self.at += 1
-            return Text(at, self.ended, text[1:-1])
+            return tree.Text(at, self.ended, text[1:-1])
         if kind == NAME:
             return self._word(text, at)
         if text == "(" and kind == SIGN:
@@ -424,44 +397,44 @@ class ExpressionParser:
             return self._braces(at)
         if text == "." and kind == SIGN and self.is_name(1):
             self.at += 2
-            return Name(at, self.ended, self.tokens[self.at - 1][1], True)
+            return tree.Name(at, self.ended, self.tokens[self.at - 1][1], True)
         if text == "..." and kind == SIGN:
             self.at += 1
-            return Default(at, self.ended, text)
+            return tree.Default(at, self.ended, text)
         self.fail(f"expected an expression, found {self.shown()}")
 
-    def _word(self, text: str, at: int) -> Expression:
+    def _word(self, text: str, at: int) -> tree.Expression:
         if text in ("true", "false"):
             self.at += 1
-            return Boolean(at, self.ended, text == "true")
+            return tree.Boolean(at, self.ended, text == "true")
         if text in ("default", "_"):
             self.at += 1
-            return Default(at, self.ended, text)
+            return tree.Default(at, self.ended, text)
         if text in ("this", "error", "match_kind"):
             self.at += 1
-            return Name(at, self.ended, text)
+            return tree.Name(at, self.ended, text)
         if text in TYPE_WORDS:
             ref = self.type_ref()
-            return TypeName(at, self.ended, ref)
-        return Name(at, at + len(text), self.name("a value"))
+            return tree.TypeName(at, self.ended, ref)
+        return tree.Name(at, at + len(text), self.name("a value"))
 
-    def _number(self, text: str, at: int) -> Number:
-        return Number(at, at + len(text), *literal(text, at))
+    def _number(self, text: str, at: int) -> tree.Number:
+        return tree.Number(at, at + len(text), *literal(text, at))
 
-    def _braces(self, at: int) -> Expression:
+    def _braces(self, at: int) -> tree.Expression:
         self.nest()
         self.at += 1
         if self.kind == "hash" and self.text == "#":
             self.at += 1
             self.expect("}", "'{#'")
             self.depth -= 1
-            return InvalidHeader(at, self.ended)
-        found: Expression
+            return tree.InvalidHeader(at, self.ended)
+        found: tree.Expression
         if self.kind == NAME and self.ahead() == "=":
-            fields: list[tuple[str, Expression]] = []
+            fields: list[tuple[str, tree.Expression]] = []
             while self.text != "}":
                 if self.accept("..."):
-                    fields.append(("...", Default(self.ended - 3, self.ended, "...")))
+                    fields.append(("...", tree.Default(self.ended - 3, self.ended, "...")))
                 else:
                     name = self.name("a field")
                     self.expect("=", f"behind the field {name!r}")
@@ -469,19 +442,19 @@ class ExpressionParser:
                 if not self.accept(","):
                     break
             self.expect("}", "this list of fields")
-            found = Record(at, self.ended, fields)
+            found = tree.Record(at, self.ended, fields)
         else:
-            items: list[Expression] = []
+            items: list[tree.Expression] = []
             while self.text != "}":
                 items.append(self.expression())
                 if not self.accept(","):
                     break
             self.expect("}", "this list")
-            found = ListOf(at, self.ended, items)
+            found = tree.ListOf(at, self.ended, items)
         self.depth -= 1
         return found
 
-    def _postfix(self, base: Expression) -> Expression:
+    def _postfix(self, base: tree.Expression) -> tree.Expression:
         while True:
             kind, text, _ = self.tokens[self.at]
             if kind != SIGN:
@@ -492,42 +465,44 @@ class ExpressionParser:
                 if kind != NAME:
                     self.fail(f"expected the name of a field or method behind '.', found {self.shown()}")
                 self.at += 1
-                base = Member(base.at, at + len(name), base, name)
+                base = tree.Member(base.at, at + len(name), base, name)
             elif text == "(":
                 arguments = self.arguments()
-                base = Call(base.at, self.ended, base, [], arguments)
+                base = tree.Call(base.at, self.ended, base, [], arguments)
             elif text == "[":
                 self.at += 1
                 index = self.expression()
                 if self.accept(":"):
                     low = self.expression()
                     self.expect("]", "this slice")
-                    base = Slice(base.at, self.ended, base, index, low)
+                    base = tree.Slice(base.at, self.ended, base, index, low)
                 elif self.accept("+:"):
                     width = self.expression()
                     self.expect("]", "this slice")
-                    high = Number(index.at, width.end, 0, None, False, 10)
-                    base = Slice(base.at, self.ended, base, high, index, width)
+                    high = tree.Number(index.at, width.end, 0, None, False, 10)
+                    base = tree.Slice(base.at, self.ended, base, high, index, width)
                 else:
                     self.expect("]", "this index")
-                    base = Index(base.at, self.ended, base, index)
-            elif text == "<" and isinstance(base, Name | Member):
+                    base = tree.Index(base.at, self.ended, base, index)
+            elif text == "<" and isinstance(base, tree.Name | tree.Member):
                 types = self.type_arguments_of_call()
                 if types is None:
                     return base
                 if self.text == "(":
                     arguments = self.arguments()
-                    base = Call(base.at, self.ended, base, types, arguments)
-                elif isinstance(base, Name):
-                    base = TypeName(base.at, self.ended, NamedType(base.at, self.ended, base.name, types, base.rooted))
+                    base = tree.Call(base.at, self.ended, base, types, arguments)
+                elif isinstance(base, tree.Name):
+                    base = tree.TypeName(
+                        base.at, self.ended, tree.NamedType(base.at, self.ended, base.name, types, base.rooted)
+                    )
             else:
                 return base
 
-    def arguments(self) -> list[Argument]:
+    def arguments(self) -> list[tree.Argument]:
         """``(…)`` of a call."""
         self.nest()
         opened = self.expect("(", "before the arguments")
-        found: list[Argument] = []
+        found: list[tree.Argument] = []
         while self.text != ")":
             at = self.position
             if self.kind == NAME and self.ahead() == "=":
@@ -537,10 +512,10 @@ class ExpressionParser:
                 name = None
             if self.text == "_" and self.ahead() in (",", ")"):
                 self.at += 1
-                found.append(Argument(at, self.ended, name, None))
+                found.append(tree.Argument(at, self.ended, name, None))
             else:
                 value = self.expression()
-                found.append(Argument(at, value.end, name, value))
+                found.append(tree.Argument(at, value.end, name, value))
             if not self.accept(","):
                 break
         if self.kind == "end":
