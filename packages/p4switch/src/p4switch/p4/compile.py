@@ -86,7 +86,7 @@ class Compilation:
         try:
             return P4Info(self.emitter, self.declarations).text()
         except SourceFault as fault:
-            self.diagnostics.error(fault.position, fault.message, fault.hint)
+            self.diagnostics.fault(fault)
             raise P4Error(self.diagnostics, self.sources) from None
 
     def messages(self) -> list[str]:
@@ -211,7 +211,7 @@ def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str
         if not diagnostics.errors:
             found.json = json
     except SourceFault as fault:
-        diagnostics.error(fault.position, fault.message, fault.hint)
+        diagnostics.fault(fault)
     except Unexpected:
         at = found.declarations[-1].at if found.declarations else 0
         diagnostics.error(at, "something in this program is not taken, and it is not known what", "Please report it.")

@@ -158,6 +158,10 @@ class Diagnostics:
         """The program is legal, but hardly meant so."""
         self._add(Diagnostic("warning", position, message, hint))
 
+    def fault(self, fault: "SourceFault") -> None:
+        """An error at which the work on some part ended."""
+        self.error(fault.position, fault.message, fault.hint)
+
     def _add(self, item: Diagnostic) -> None:
         if len(item.message) > LONGEST_MESSAGE:  # it quotes what no person wrote
             item = replace(item, message=f"{item.message[: LONGEST_MESSAGE - 2]} …")

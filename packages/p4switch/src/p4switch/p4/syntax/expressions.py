@@ -1,6 +1,7 @@
 """Expressions and types (P4_16 specification, sections 7.1, 8 and the grammar in appendix G)."""
 
-from typing import Final, NoReturn
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeVar
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
 from p4switch.p4.syntax import tree
@@ -9,46 +10,12 @@ from p4switch.p4.syntax.preprocessor import END, NAME, NUMBER, SIGN, STRING, Tok
 # A stream of tokens with what every part of the parser needs: looking ahead, expecting, going back.
 
 
-RESERVED: Final = frozenset(
-    [
-        "abstract",
-        "action",
-        "bool",
-        "bit",
-        "const",
-        "control",
-        "default",
-        "else",
-        "enum",
-        "error",
-        "exit",
-        "extern",
-        "false",
-        "header",
-        "header_union",
-        "if",
-        "in",
-        "inout",
-        "int",
-        "match_kind",
-        "package",
-        "parser",
-        "out",
-        "return",
-        "select",
-        "string",
-        "struct",
-        "switch",
-        "table",
-        "this",
-        "transition",
-        "true",
-        "tuple",
-        "typedef",
-        "varbit",
-        "void",
-    ]
-)
+RESERVED: Final = {
+    "abstract", "action", "bit", "bool", "const", "control", "default", "else", "enum", "error", "exit", "extern",
+    "false", "header", "header_union", "if", "in", "inout", "int", "match_kind", "out", "package", "parser", "return",
+    "select", "string", "struct", "switch", "table", "this", "transition", "true", "tuple", "typedef", "varbit",
+    "void",
+}  # fmt: skip
 """Words that name nothing; ``apply``, ``key``, ``state``, ``type`` and their kin do where the grammar lets them."""
 
 DEEPEST: Final = 200
@@ -65,6 +32,8 @@ _PRECEDENCE: Final = {
 
 _ADDITIVE: Final = 9
 TYPE_WORDS: Final = frozenset({"bit", "int", "varbit", "bool", "tuple", "string", "void", "match_kind"})
+
+T = TypeVar("T")
 
 
 class ExpressionParser:
@@ -135,13 +104,12 @@ class ExpressionParser:
     def close_angle(self) -> None:
         """Takes ``>``, the first half of ``>>`` if need be."""
         _kind, text, position = self.tokens[self.at]
-        if text == ">" or text in (">>", ">=", ">>="):
-            if text == ">":
-                self.at += 1
-            else:
-                self.tokens[self.at] = (SIGN, text[1:], position + 1)
-            return
-        raise SourceFault(position, f"'>' is missing in this type; found {self.shown()}", "Write bit<8>, T<A, B>.")
+        if text == ">":
+            self.at += 1
+        elif text in (">>", ">=", ">>="):
+            self.tokens[self.at] = (SIGN, text[1:], position + 1)
+        else:
+            raise SourceFault(position, f"'>' is missing in this type; found {self.shown()}", "Write bit<8>, T<A, B>.")
 
     def name(self, what: str) -> str:
         """Takes a name; ``what`` it is of, for messages."""
@@ -154,6 +122,21 @@ class ExpressionParser:
         if kind == NUMBER:
             raise SourceFault(position, f"the name of {what} cannot begin with a digit: {text!r}")
         raise SourceFault(position, f"expected the name of {what}, found {self.shown()}")
+
+    def named(self, what: str) -> tuple[int, int, str]:
+        """Takes the name of something that is declared: where it begins and ends, and itself."""
+        at, name = self.position, self.name(what)
+        return at, at + len(name), name
+
+    def separated(self, close: str, what: str, read: Callable[[], T]) -> list[T]:
+        """Items with commas between them, up to and with what closes them; ``what`` they are, for messages."""
+        found: list[T] = []
+        while self.text != close:
+            found.append(read())
+            if not self.accept(","):
+                break
+        self.expect(close, what)
+        return found
 
     def shown(self) -> str:
         """The next token for messages."""
@@ -379,7 +362,7 @@ class ExpressionParser:
         kind, text, at = self.tokens[self.at]
         if kind == NUMBER:
             self.at += 1
-            return self._number(text, at)
+            return tree.Number(at, at + len(text), *literal(text, at))
         if kind == STRING:
             self.at += 1
             while self.kind == STRING:
@@ -404,22 +387,19 @@ class ExpressionParser:
         self.fail(f"expected an expression, found {self.shown()}")
 
     def _word(self, text: str, at: int) -> tree.Expression:
+        end = at + len(text)
+        self.at += 1
         if text in ("true", "false"):
-            self.at += 1
-            return tree.Boolean(at, self.ended, text == "true")
+            return tree.Boolean(at, end, text == "true")
         if text in ("default", "_"):
-            self.at += 1
-            return tree.Default(at, self.ended, text)
+            return tree.Default(at, end, text)
         if text in ("this", "error", "match_kind"):
-            self.at += 1
-            return tree.Name(at, self.ended, text)
+            return tree.Name(at, end, text)
+        self.at -= 1
         if text in TYPE_WORDS:
             ref = self.type_ref()
             return tree.TypeName(at, self.ended, ref)
-        return tree.Name(at, at + len(text), self.name("a value"))
-
-    def _number(self, text: str, at: int) -> tree.Number:
-        return tree.Number(at, at + len(text), *literal(text, at))
+        return tree.Name(at, end, self.name("a value"))
 
     def _braces(self, at: int) -> tree.Expression:
         self.nest()
@@ -431,28 +411,20 @@ class ExpressionParser:
             return tree.InvalidHeader(at, self.ended)
         found: tree.Expression
         if self.kind == NAME and self.ahead() == "=":
-            fields: list[tuple[str, tree.Expression]] = []
-            while self.text != "}":
-                if self.accept("..."):
-                    fields.append(("...", tree.Default(self.ended - 3, self.ended, "...")))
-                else:
-                    name = self.name("a field")
-                    self.expect("=", f"behind the field {name!r}")
-                    fields.append((name, self.expression()))
-                if not self.accept(","):
-                    break
-            self.expect("}", "this list of fields")
+            fields = self.separated("}", "this list of fields", self._field_value)
             found = tree.Record(at, self.ended, fields)
         else:
-            items: list[tree.Expression] = []
-            while self.text != "}":
-                items.append(self.expression())
-                if not self.accept(","):
-                    break
-            self.expect("}", "this list")
+            items = self.separated("}", "this list", self.expression)
             found = tree.ListOf(at, self.ended, items)
         self.depth -= 1
         return found
+
+    def _field_value(self) -> tuple[str, tree.Expression]:
+        if self.accept("..."):
+            return "...", tree.Default(self.ended - 3, self.ended, "...")
+        name = self.name("a field")
+        self.expect("=", f"behind the field {name!r}")
+        return name, self.expression()
 
     def _postfix(self, base: tree.Expression) -> tree.Expression:
         while True:
@@ -467,8 +439,7 @@ class ExpressionParser:
                 self.at += 1
                 base = tree.Member(base.at, at + len(name), base, name)
             elif text == "(":
-                arguments = self.arguments()
-                base = tree.Call(base.at, self.ended, base, [], arguments)
+                base = self._called(base, [])
             elif text == "[":
                 self.at += 1
                 index = self.expression()
@@ -489,14 +460,16 @@ class ExpressionParser:
                 if types is None:
                     return base
                 if self.text == "(":
-                    arguments = self.arguments()
-                    base = tree.Call(base.at, self.ended, base, types, arguments)
+                    base = self._called(base, types)
                 elif isinstance(base, tree.Name):
-                    base = tree.TypeName(
-                        base.at, self.ended, tree.NamedType(base.at, self.ended, base.name, types, base.rooted)
-                    )
+                    ref = tree.NamedType(base.at, self.ended, base.name, types, base.rooted)
+                    base = tree.TypeName(base.at, self.ended, ref)
             else:
                 return base
+
+    def _called(self, callee: tree.Expression, types: list[tree.TypeRef]) -> tree.Call:
+        arguments = self.arguments()
+        return tree.Call(callee.at, self.ended, callee, types, arguments)
 
     def arguments(self) -> list[tree.Argument]:
         """``(…)`` of a call."""
@@ -505,11 +478,8 @@ class ExpressionParser:
         found: list[tree.Argument] = []
         while self.text != ")":
             at = self.position
-            if self.kind == NAME and self.ahead() == "=":
-                name: str | None = self.name("a parameter")
-                self.at += 1
-            else:
-                name = None
+            name = self.name("a parameter") if self.kind == NAME and self.ahead() == "=" else None
+            self.at += name is not None
             if self.text == "_" and self.ahead() in (",", ")"):
                 self.at += 1
                 found.append(tree.Argument(at, self.ended, name, None))

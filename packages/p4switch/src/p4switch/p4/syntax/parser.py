@@ -39,7 +39,7 @@ class Parser(StatementParser):
             try:
                 found.append(self._top_level())
             except SourceFault as fault:
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.diagnostics.fault(fault)
                 self.depth = 0
                 self._skip(begin)
         return found
@@ -119,8 +119,7 @@ class Parser(StatementParser):
     def _composite(self, annotations: list[tree.Annotation]) -> tree.Composite:
         kind = self.text
         self.at += 1
-        at = self.position
-        name = self.name(f"a {kind}")
+        at, end, name = self.named(f"a {kind}")
         types = self.type_parameters()
         self.expect("{", f"to begin the {kind} {name!r}")
         fields: list[tree.FieldDecl] = []
@@ -129,16 +128,15 @@ class Parser(StatementParser):
             if self.kind == END:
                 raise SourceFault(at, f"the {kind} {name!r} is not closed", "A '}' is missing.")
             ref = self.type_ref()
-            where = self.position
-            field = self.name("a field")
+            where, behind, field = self.named("a field")
             if self.text == ",":
                 self.fail("fields end with ';', not with ','")
             ref = self.declarator(ref)
             if self.text == "=":
                 self.fail("a field has no initial value", "Assign to it in a parser or control.")
             self.expect(";", f"the field {field!r}")
-            fields.append(tree.FieldDecl(where, where + len(field), field, notes, ref))
-        return tree.Composite(at, at + len(name), name, annotations, kind, types, fields)
+            fields.append(tree.FieldDecl(where, behind, field, notes, ref))
+        return tree.Composite(at, end, name, annotations, kind, types, fields)
 
     def _alias(self, annotations: list[tree.Annotation], new: bool) -> tree.Alias:
         self.at += 1
@@ -149,18 +147,16 @@ class Parser(StatementParser):
             ref = self._enum([])
         else:
             ref = self.type_ref()
-        at = self.position
-        name = self.name("a type")
+        at, end, name = self.named("a type")
         self.expect(";", f"the type {name!r}")
-        return tree.Alias(at, at + len(name), name, annotations, new, ref)
+        return tree.Alias(at, end, name, annotations, new, ref)
 
     def _enum(self, annotations: list[tree.Annotation]) -> tree.Enumeration:
         self.at += 1
         ref = self.type_ref() if self.starts_type_word() or self.is_name(1) else None
-        at = self.position
-        name = self.name("an enum")
+        at, end, name = self.named("an enum")
         members = self._member_list(f"the enum {name!r}")
-        return tree.Enumeration(at, at + len(name), name, annotations, "enum", ref, members)
+        return tree.Enumeration(at, end, name, annotations, "enum", ref, members)
 
     def _members(self, annotations: list[tree.Annotation]) -> tree.Enumeration:
         at, kind = self.position, self.text
@@ -172,10 +168,9 @@ class Parser(StatementParser):
         found: list[tree.EnumMember] = []
         while not self.accept("}"):
             annotations = self.annotations()
-            at = self.position
-            name = self.name("a member")
+            at, end, name = self.named("a member")
             value = self.expression() if self.accept("=") else None
-            found.append(tree.EnumMember(at, at + len(name), name, annotations, value))
+            found.append(tree.EnumMember(at, end, name, annotations, value))
             if self.text == ";":
                 self.fail(f"the members of {what} are separated by ',', not by ';'")
             if not self.accept(","):
@@ -187,8 +182,7 @@ class Parser(StatementParser):
         self.at += 1
         begin = self.at
         if self.is_name():
-            at, name = self.position, self.text
-            self.at += 1
+            at, end, name = self.named("an extern")
             try:
                 types = self.type_parameters()
             except SourceFault:
@@ -197,9 +191,9 @@ class Parser(StatementParser):
                 methods = []
                 while not self.accept("}"):
                     methods.append(self._method(name))
-                return tree.Extern(at, at + len(name), name, annotations, types, methods)
+                return tree.Extern(at, end, name, annotations, types, methods)
             if self.accept(";"):
-                return tree.Extern(at, at + len(name), name, annotations, types, [])
+                return tree.Extern(at, end, name, annotations, types, [])
             self.at = begin
         found = self.function(annotations)
         if found.body is not None:
@@ -214,9 +208,9 @@ class Parser(StatementParser):
             parameters = self.parameters()
             self.expect(";", "this constructor")
             return tree.Function(at, at + len(extern), extern, annotations, None, [], parameters, None)
-        abstract = self.accept("abstract")
+        self.accept("abstract")
         annotations += self.annotations()
-        found = self.function(annotations, abstract)
+        found = self.function(annotations)
         if found.body is not None:
             raise SourceFault(found.at, f"the method {found.name!r} of an extern cannot have a body")
         return found

@@ -1,5 +1,6 @@
 """Parsers, controls, states, actions and tables (P4_16 specification, sections 13 and 14)."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault
@@ -32,21 +33,30 @@ class StatementParser(ExpressionParser):
         while self.text != "}" or self.kind != SIGN:
             if self.kind == END:
                 raise SourceFault(at, "this block is not closed", "A '}' is missing.")
-            begin, depth = self.at, self.depth
-            try:
-                items.append(self.statement())
-            except SourceFault as fault:
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
-                self.depth = depth
-                if self.at == begin:
-                    self.at += self.text not in ("}", "{")
-                self.skip_statement()
-                if self.starts_top_level():
-                    break
+            if not self._guarded(lambda: items.append(self.statement()), ("}", "{")) and self.starts_top_level():
+                break
         else:
             self.at += 1
         self.depth -= 1
         return tree.Block(at, self.ended, items)
+
+    def _guarded(self, read: Callable[[], None], kept: Sequence[str] = ()) -> bool:
+        """Reads something; after an error goes on behind its statement. Whether there was none.
+
+        Args:
+            read: takes tokens.
+            kept: tokens that are not skipped where ``read`` took none.
+        """
+        begin, depth = self.at, self.depth
+        try:
+            read()
+        except SourceFault as fault:
+            self.diagnostics.fault(fault)
+            self.depth = depth
+            self.at += self.at == begin and self.text not in kept
+            self.skip_statement()
+            return False
+        return True
 
     def starts_top_level(self) -> bool:
         """Whether the next word only begins declarations of the program: an earlier block is not closed."""
@@ -88,8 +98,7 @@ class StatementParser(ExpressionParser):
     def _if(self, at: int) -> tree.If:
         self.nest()
         self.at += 1
-        bracket = self.text == "("
-        if not bracket:
+        if self.text != "(":
             self.fail(f"the condition of 'if' stands in brackets, found {self.shown()}", "Write if (…) { … }.")
         self.at += 1
         condition = self.expression()
@@ -97,9 +106,7 @@ class StatementParser(ExpressionParser):
             self.fail("'=' assigns; a condition compares", "Write '=='.")
         self.expect(")", "the condition of this 'if'")
         yes = self._branch("a branch of 'if'")
-        no = None
-        if self.accept("else"):
-            no = self._branch("a branch of 'if'")
+        no = self._branch("a branch of 'if'") if self.accept("else") else None
         self.depth -= 1
         return tree.If(at, self.ended, condition, yes, no)
 
@@ -187,12 +194,11 @@ class StatementParser(ExpressionParser):
         """``const T name = value;``."""
         self.expect("const", "")
         ref = self.type_ref()
-        at = self.position
-        name = self.name("a constant")
+        at, end, name = self.named("a constant")
         self.expect("=", f"and a value for the constant {name!r}")
         value = self.expression()
         self.expect(";", f"the constant {name!r}")
-        return tree.Constant(at, at + len(name), name, annotations, ref, value)
+        return tree.Constant(at, end, name, annotations, ref, value)
 
     def _starts_declaration(self) -> str:
         """``variable``, ``instance`` or nothing, by what follows the type or name here."""
@@ -275,11 +281,10 @@ class StatementParser(ExpressionParser):
 
     def _declared(self, annotations: list[tree.Annotation]) -> tree.Variable:
         ref = self.type_ref()
-        at = self.position
-        name = self.name("a variable")
+        at, end, name = self.named("a variable")
         ref = self.declarator(ref)
         value = self.expression() if self.accept("=") else None
-        return tree.Variable(at, at + len(name), name, annotations, ref, value)
+        return tree.Variable(at, end, name, annotations, ref, value)
 
     def declarator(self, ref: tree.TypeRef) -> tree.TypeRef:
         """The type of a name behind which sizes may stand: ``T name[n]`` is ``T[n] name``."""
@@ -297,8 +302,7 @@ class StatementParser(ExpressionParser):
         """``T(arguments) name;``, ``T(arguments) name = { … };``."""
         ref = self.type_ref()
         arguments = self.arguments()
-        at = self.position
-        name = self.name("an instance")
+        at, end, name = self.named("an instance")
         members = None
         if self.accept("="):
             self.expect("{", f"to begin what the instance {name!r} is made of")
@@ -306,7 +310,7 @@ class StatementParser(ExpressionParser):
             while not self.accept("}"):
                 members.append(self.instance_member())
         self.expect(";", f"the instance {name!r}")
-        return tree.Instance(at, at + len(name), name, annotations, ref, arguments, members)
+        return tree.Instance(at, end, name, annotations, ref, arguments, members)
 
     def instance_member(self) -> Any:
         """A function or an instance within an instance's block."""
@@ -315,17 +319,16 @@ class StatementParser(ExpressionParser):
             return self.instance(annotations)
         return self.function(annotations)
 
-    def function(self, annotations: list[tree.Annotation], abstract: bool = False) -> tree.Function:
+    def function(self, annotations: list[tree.Annotation]) -> tree.Function:
         """``T name<types>(parameters) { … }``, or with ``;`` in place of the block."""
         result = self.type_ref()
-        at = self.position
-        name = "apply" if self.text == "apply" and self.accept("apply") else self.name("a function")
+        at, end, name = self.position, self.position + len("apply"), "apply"
+        if not self.accept("apply"):
+            at, end, name = self.named("a function")
         types = self.type_parameters()
         parameters = self.parameters()
-        body = None
-        if not self.accept(";"):
-            body = self.block()
-        return tree.Function(at, at + len(name), name, annotations, result, types, parameters, body, abstract)
+        body = None if self.accept(";") else self.block()
+        return tree.Function(at, end, name, annotations, result, types, parameters, body)
 
     def type_parameters(self) -> list[str]:
         """``<A, B>``, if it stands here."""
@@ -341,21 +344,16 @@ class StatementParser(ExpressionParser):
     def parameters(self) -> list[tree.Parameter]:
         """``(in T a, out U b)``."""
         self.expect("(", "before the parameters")
-        found: list[tree.Parameter] = []
-        while self.text != ")":
-            annotations = self.annotations()
-            direction = self.text if self.text in ("in", "out", "inout") else ""
-            if direction:
-                self.at += 1
-            ref = self.type_ref()
-            at = self.position
-            name = self.name("a parameter")
-            default = self.expression() if self.accept("=") else None
-            found.append(tree.Parameter(at, at + len(name), name, annotations, direction, ref, default))
-            if not self.accept(","):
-                break
-        self.expect(")", "the parameters")
-        return found
+        return self.separated(")", "the parameters", self._parameter)
+
+    def _parameter(self) -> tree.Parameter:
+        annotations = self.annotations()
+        direction = self.text if self.text in ("in", "out", "inout") else ""
+        self.at += bool(direction)
+        ref = self.type_ref()
+        at, end, name = self.named("a parameter")
+        default = self.expression() if self.accept("=") else None
+        return tree.Parameter(at, end, name, annotations, direction, ref, default)
 
     # --- parsers and controls
 
@@ -363,29 +361,20 @@ class StatementParser(ExpressionParser):
         """``parser`` or ``control``: a type with ``;``, else the thing itself."""
         kind = self.text
         self.at += 1
-        at = self.position
-        name = self.name(f"a {kind}")
+        at, end, name = self.named(f"a {kind}")
         types = self.type_parameters()
         parameters = self.parameters()
         if self.accept(";"):
-            return tree.Program(at, at + len(name), name, annotations, kind, types, parameters, [], [], [], None)
+            return tree.Program(at, end, name, annotations, kind, types, parameters, [], [], [], None)
         constructor: list[tree.Parameter] = self.parameters() if self.text == "(" else []
         opened = self.expect("{", f"to begin the {kind} {name!r}")
         found = tree.Program(
-            at, at + len(name), name, annotations, kind, types, parameters, constructor, [], [], tree.Block(0, 0, [])
+            at, end, name, annotations, kind, types, parameters, constructor, [], [], tree.Block(0, 0, [])
         )
         while not self.accept("}"):
             if self.kind == END or (self.starts_top_level() and self.ahead(2) in ("(", "{", "<")):
                 raise SourceFault(opened, f"the {kind} {name!r} is not closed", "A '}' is missing.")
-            begin, depth = self.at, self.depth
-            try:
-                self._local(found)
-            except SourceFault as fault:
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
-                self.depth = depth
-                if self.at == begin:
-                    self.at += 1
-                self.skip_statement()
+            self._guarded(lambda: self._local(found))
         return found
 
     def _local(self, program: tree.Program) -> None:
@@ -441,70 +430,54 @@ class StatementParser(ExpressionParser):
         self.expect("(", "before the size of a value set")
         size = self.expression()
         self.expect(")", "the size of this value set")
-        at = self.position
-        name = self.name("a value set")
+        at, end, name = self.named("a value set")
         self.expect(";", f"the value set {name!r}")
-        return tree.ValueSet(at, at + len(name), name, annotations, ref, size)
+        return tree.ValueSet(at, end, name, annotations, ref, size)
 
     # --- parsers
 
     def state(self, annotations: list[tree.Annotation]) -> tree.State:
         """``state name { …; transition …; }``."""
         self.at += 1
-        at = self.position
-        name = self.name("a state")
+        at, end, name = self.named("a state")
         self.expect("{", f"to begin the state {name!r}")
-        items = []
-        transition = None
+        state = tree.State(at, end, name, annotations, [], None)
         while not self.accept("}"):
             if self.kind == END:
                 raise SourceFault(at, f"the state {name!r} is not closed", "A '}' is missing.")
-            begin, depth = self.at, self.depth
-            try:
-                if self.text == "transition":
-                    transition = self._transition()
-                    if self.text != "}":
-                        self.fail("'transition' must be the last thing in a state", "Move what follows in front of it.")
-                else:
-                    items.append(self.statement())
-            except SourceFault as fault:
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
-                self.depth = depth
-                if self.at == begin:
-                    self.at += 1
-                self.skip_statement()
-                if self.starts_top_level() or self.text == "state":
-                    break
-        return tree.State(at, at + len(name), name, annotations, items, transition)
+            going_on = self._guarded(lambda: self._state_item(state))
+            if not going_on and (self.starts_top_level() or self.text == "state"):
+                break
+        return state
+
+    def _state_item(self, state: tree.State) -> None:
+        if self.text != "transition":
+            state.items.append(self.statement())
+            return
+        state.transition = self._transition()
+        if self.text != "}":
+            self.fail("'transition' must be the last thing in a state", "Move what follows in front of it.")
 
     def _transition(self) -> tree.Transition:
         at = self.position
         self.at += 1
         if self.text != "select" or self.ahead() != "(":
-            name = self._state_name()
+            name = self.name("a state")
             self.expect(";", "'transition'")
             return tree.Transition(at, self.ended, name, [], [])
         self.at += 2
-        keys: list[tree.Expression] = []
-        while self.text != ")":
-            keys.append(self.expression())
-            if not self.accept(","):
-                break
-        self.expect(")", "the keys of 'select'")
+        keys = self.separated(")", "the keys of 'select'", self.expression)
         self.expect("{", "to begin the cases of 'select'")
         cases: list[tree.SelectCase] = []
         while not self.accept("}"):
             begin = self.position
             keyset = self.keyset()
             self.expect(":", "between a case of 'select' and its state")
-            name = self._state_name()
+            name = self.name("a state")
             self.expect(";", "a case of 'select'")
             cases.append(tree.SelectCase(begin, self.ended, keyset, name))
         self.accept(";")
         return tree.Transition(at, self.ended, None, keys, cases)
-
-    def _state_name(self) -> str:
-        return self.name("a state")
 
     def keyset(self) -> tree.Expression:
         """A key set: one of several keys in brackets, or one."""
@@ -513,12 +486,7 @@ class StatementParser(ExpressionParser):
             if self.tokens[min(close + 1, len(self.tokens) - 1)][1] == ":":
                 at = self.position
                 self.at += 1
-                items: list[tree.Expression] = []
-                while self.text != ")":
-                    items.append(self._simple_keyset())
-                    if not self.accept(","):
-                        break
-                self.expect(")", "the keys of this case")
+                items = self.separated(")", "the keys of this case", self._simple_keyset)
                 return tree.ListOf(at, self.ended, items)
         return self._simple_keyset()
 
@@ -552,19 +520,17 @@ class StatementParser(ExpressionParser):
     def action(self, annotations: list[tree.Annotation]) -> tree.Action:
         """``action name(parameters) { … }``."""
         self.at += 1
-        at = self.position
-        name = self.name("an action")
+        at, end, name = self.named("an action")
         parameters = self.parameters()
-        return tree.Action(at, at + len(name), name, annotations, parameters, self.block())
+        return tree.Action(at, end, name, annotations, parameters, self.block())
 
     def table(self, annotations: list[tree.Annotation]) -> tree.Table:
         """``table name { … }``."""
         self.at += 1
-        at = self.position
-        name = self.name("a table")
+        at, end, name = self.named("a table")
         bracket = self.at
         opened = self.expect("{", f"to begin the table {name!r}")
-        table = tree.Table(at, at + len(name), name, annotations, [], [], None, False, None, {})
+        table = tree.Table(at, end, name, annotations, [], [], None, False, None, {})
         seen: set[str] = set()
         while not self.accept("}"):
             if self.kind == END:
@@ -573,7 +539,7 @@ class StatementParser(ExpressionParser):
                 self._property(table, seen)
             except SourceFault as fault:
                 # The rest of a table says little without what is wrong in it.
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.diagnostics.fault(fault)
                 self.depth = 1
                 self.at = max(self.at, min(self.matching(bracket) + 1, len(self.tokens) - 1))
                 break
@@ -586,8 +552,7 @@ class StatementParser(ExpressionParser):
     def _property(self, table: tree.Table, seen: set[str]) -> None:
         annotations = self.annotations()
         constant = self.accept("const")
-        at = self.position
-        name = self.name("a property of a table")
+        at, end, name = self.named("a property of a table")
         if name in seen:
             raise SourceFault(at, f"the table {table.name!r} has two properties {name!r}")
         seen.add(name)
@@ -611,7 +576,7 @@ class StatementParser(ExpressionParser):
             case _:
                 value = self.expression()
                 self.expect(";", f"the property {name!r}")
-                table.properties[name] = tree.Property(at, at + len(name), name, annotations, value, constant)
+                table.properties[name] = tree.Property(at, end, name, annotations, value)
                 return
         self.accept(";")
 
@@ -650,7 +615,7 @@ class StatementParser(ExpressionParser):
         found: list[tree.Entry] = []
         while not self.accept("}"):
             before = self.annotations()
-            constant = self.accept("const")
+            self.accept("const")
             at = self.position
             priority: tree.Expression | None = None
             if self.text == "priority" and self.ahead() in ("=", ":"):
@@ -666,15 +631,14 @@ class StatementParser(ExpressionParser):
             action = self._action_ref([])
             annotations = before + self.annotations()
             self.expect(";", "this entry")
-            found.append(tree.Entry(at, self.ended, keyset, action, annotations, priority, constant))
+            found.append(tree.Entry(at, self.ended, keyset, action, annotations, priority))
         return found
 
     def package(self, annotations: list[tree.Annotation]) -> tree.Package:
         """``package name<types>(parameters);``."""
         self.at += 1
-        at = self.position
-        name = self.name("a package")
+        at, end, name = self.named("a package")
         types = self.type_parameters()
         parameters = self.parameters()
         self.expect(";", f"the package {name!r}")
-        return tree.Package(at, at + len(name), name, annotations, types, parameters)
+        return tree.Package(at, end, name, annotations, types, parameters)

@@ -10,7 +10,7 @@ from p4switch.p4.diagnostics import Diagnostics
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 
-FOUND_OUT = ("type", "value", "target", "bound", "type_arguments")
+FOUND_OUT = ("type", "type_variables", "value", "target", "bound", "type_arguments")
 """Attributes of nodes that the checker wrote; trees are followed without them."""
 NO_PARTS = frozenset({*FOUND_OUT, "at", "end", "ref", "annotations", "name", "tokens"})
 _PARTS: dict[type, list[str]] = {}
