@@ -1,6 +1,6 @@
 """What every part of the checker shares: names and what they name, the state of a check, types as they are written."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -161,16 +161,17 @@ class Environment:
         self.errors: dict[str, tree.EnumMember] = {}
         self.match_kinds: dict[str, tree.EnumMember] = {}
 
-    def error(self, at: int, message: str, hint: str = "") -> None:
-        """Something is wrong."""
-        self.diagnostics.error(at, message, hint)
+    def named(self, ref: tree.Name | tree.NamedType | tree.ActionRef) -> Any:
+        """What a name names where it stands; None if nothing."""
+        return (self.globals if ref.rooted else self.scope).find(ref.name)
 
     @contextmanager
-    def inner_scope(self) -> Iterator[Scope]:
-        """A scope within the present one."""
+    def inner_scope(self, variables: Iterable[kinds.TypeVariable] = ()) -> Iterator[None]:
+        """A scope within the present one, with type parameters."""
         outer, self.scope = self.scope, Scope(self.scope)
+        self.scope.names |= {variable.name: variable for variable in variables}
         try:
-            yield self.scope
+            yield
         finally:
             self.scope = outer
 
@@ -179,11 +180,8 @@ class Environment:
         before = self.scope.add(declaration.name, declaration)
         if before is not None:
             first = before[0] if isinstance(before, list) else before
-            self.error(
-                declaration.at,
-                f"{declaration.name!r} is declared twice; it is {what_is(first)} already",
-                "Give one of the two another name.",
-            )
+            message = f"{declaration.name!r} is declared twice; it is {what_is(first)} already"
+            self.diagnostics.error(declaration.at, message, "Give one of the two another name.")
 
 
 class Part:
@@ -194,7 +192,12 @@ class Part:
 
     def error(self, at: int, message: str, hint: str = "") -> None:
         """Something is wrong."""
-        self.env.error(at, message, hint)
+        self.env.diagnostics.error(at, message, hint)
+
+    def wrong(self, at: int, message: str, hint: str = "") -> kinds.Type:
+        """Something is wrong, so that its type is UNKNOWN."""
+        self.error(at, message, hint)
+        return kinds.UNKNOWN
 
 
 # From types as they are written to types.
@@ -239,33 +242,28 @@ class TypeResolver(Part):
         if width is None:
             return kinds.UNKNOWN
         if width < 0 or (width == 0 and ref.kind == "int"):
-            self.error(ref.at, f"{ref.kind}<{width}>: a width is at least {int(ref.kind == 'int')}")
-            return kinds.UNKNOWN
+            return self.wrong(ref.at, f"{ref.kind}<{width}>: a width is at least {int(ref.kind == 'int')}")
         if width > WIDEST and ref.kind != "varbit":
-            self.error(
+            return self.wrong(
                 ref.at,
                 f"{ref.kind}<{width}> is too wide: the target takes at most {WIDEST} bits",
                 "Use several fields.",
             )
-            return kinds.UNKNOWN
         if width > WIDEST_VARBIT:
-            self.error(ref.at, f"varbit<{width}> is too wide: the target takes at most {WIDEST_VARBIT} bits")
-            return kinds.UNKNOWN
+            return self.wrong(ref.at, f"varbit<{width}> is too wide: the target takes at most {WIDEST_VARBIT} bits")
         return kinds.varbits(width) if ref.kind == "varbit" else kinds.bits(width, ref.kind == "int")
 
     def _named(self, ref: tree.NamedType) -> kinds.Type:
         if ref.name in kinds.WORDS:
             return kinds.WORDS[ref.name]
-        target = (self.env.globals if ref.rooted else self.env.scope).find(ref.name)
+        target = self.env.named(ref)
         if target is None:
             hint = self.env.scope.near(ref.name)
-            self.error(ref.at, f"there is no type {ref.name!r}", hint or "Declare it above its first use.")
-            return kinds.UNKNOWN
+            return self.wrong(ref.at, f"there is no type {ref.name!r}", hint or "Declare it above its first use.")
         arguments = tuple(self.resolve(a) for a in ref.arguments)
         found = self.type_of_target(target, arguments, ref)
         if found is None:
-            self.error(ref.at, f"{ref.name!r} is {what_is(target)}, not a type")
-            return kinds.UNKNOWN
+            return self.wrong(ref.at, f"{ref.name!r} is {what_is(target)}, not a type")
         return found
 
     def type_of_target(self, target: Any, arguments: tuple[kinds.Type, ...], ref: tree.TypeRef) -> kinds.Type | None:
@@ -287,8 +285,7 @@ class TypeResolver(Part):
             # A generic type without arguments: they follow from what it is used for.
             return kind
         if len(wanted) != len(arguments):
-            self.error(ref.at, f"{target.name!r} takes {len(wanted)} type arguments, not {len(arguments)}")
-            return kinds.UNKNOWN
+            return self.wrong(ref.at, f"{target.name!r} takes {len(wanted)} type arguments, not {len(arguments)}")
         return self.env.types.substitute(kind, dict(zip(wanted, arguments, strict=True)))
 
     def _stack(self, ref: tree.StackTypeRef) -> kinds.Type:
@@ -298,11 +295,9 @@ class TypeResolver(Part):
             return kinds.UNKNOWN
         if not (isinstance(element, kinds.CompositeType) and (kinds.is_header(element) or kinds.is_union(element))):
             hint = "A stack is made of headers or header unions; for numbers take a register, or several fields."
-            self.error(ref.at, f"there is no stack of {element}", hint)
-            return kinds.UNKNOWN
+            return self.wrong(ref.at, f"there is no stack of {element}", hint)
         if not 0 < size <= LARGEST_STACK:
-            self.error(ref.size.at, f"a stack has 1 to {LARGEST_STACK} elements, not {size}")
-            return kinds.UNKNOWN
+            return self.wrong(ref.size.at, f"a stack has 1 to {LARGEST_STACK} elements, not {size}")
         return self.env.types.stack(element, size)
 
 

@@ -41,8 +41,7 @@ class Calls(Part):
             return self._call_name(node, callee)
         if isinstance(callee, tree.Member):
             return self._call_member(node, callee)
-        self.error(callee.at, "this cannot be called")
-        return kinds.UNKNOWN
+        return self.wrong(callee.at, "this cannot be called")
 
     # --- by name
 
@@ -60,13 +59,11 @@ class Calls(Part):
                 kind = self._resolver.type_of_target(target, arguments, callee)  # type: ignore[arg-type]
                 return self.construct(node, kind or kinds.UNKNOWN, node.arguments, callee.at)
             case tree.Table():
-                self.error(callee.at, f"{callee.name!r} is a table", f"Apply it: {callee.name}.apply().")
-                return kinds.UNKNOWN
+                return self.wrong(callee.at, f"{callee.name!r} is a table", f"Apply it: {callee.name}.apply().")
         hint = ""
         if isinstance(getattr(target, "type", None), kinds.DeclaredType) and target.type.kind in ("control", "parser"):
             hint = f"Apply it: {callee.name}.apply(…)."
-        self.error(callee.at, f"{callee.name!r} is {what_is(target)} and cannot be called", hint)
-        return kinds.UNKNOWN
+        return self.wrong(callee.at, f"{callee.name!r} is {what_is(target)} and cannot be called", hint)
 
     def _call_action(self, node: tree.Call, action: tree.Action) -> kinds.Type:
         node.target = action
@@ -81,10 +78,9 @@ class Calls(Part):
         function = self._overload(overloads, node.arguments)
         if function is None:
             counts = " or ".join(str(len(f.parameters)) for f in overloads)
-            self.error(
+            return self.wrong(
                 node.at, f"{name!r} takes {counts} arguments, not {len(node.arguments)}", signature(overloads[0])
             )
-            return kinds.UNKNOWN
         node.target = function
         found = self.call_with_types(node, f"{name!r}", function, {})
         if name == "static_assert" and node.bound and node.bound[0] is not None:
@@ -111,8 +107,9 @@ class Calls(Part):
         if node.types:
             given = [self._resolver.resolve(t) for t in node.types]
             if len(given) != len(function.type_variables):
-                self.error(node.at, f"{what} takes {len(function.type_variables)} type arguments, not {len(given)}")
-                return kinds.UNKNOWN
+                return self.wrong(
+                    node.at, f"{what} takes {len(function.type_variables)} type arguments, not {len(given)}"
+                )
             pairs = zip(function.type_variables, given, strict=True)
             unifier.found = {variable: kind for variable, kind in pairs if kind is not kinds.UNKNOWN}
         for parameter, argument in pairs_of(function.parameters, node.arguments):
@@ -122,8 +119,7 @@ class Calls(Part):
         unknown = [v for v in function.type_variables if unifier.found.get(v) is None]
         result = function.result_type
         if unknown and any(v is result for v in unknown):
-            self.error(node.at, f"{what}: its type does not follow from its arguments", "Give it: f<bit<8>>(…).")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"{what}: its type does not follow from its arguments", "Give it: f<bit<8>>(…).")
         found = known | unifier.found
         node.type_arguments = found
         node.bound = self.bind(node.at, what, function.parameters, node.arguments, found)
@@ -150,13 +146,14 @@ class Calls(Part):
 
     def _call_member(self, node: tree.Call, callee: tree.Member) -> kinds.Type:
         if isinstance(callee.base, tree.Name) and callee.name == "apply":
-            target = (self.env.globals if callee.base.rooted else self.env.scope).find(callee.base.name)
+            target = self.env.named(callee.base)
             if isinstance(target, tree.Program):
                 callee.base.target = target
                 callee.base.type = target.type
                 if target.constructor:
-                    self.error(node.at, f"{target.name!r} has constructor parameters; declare an instance of it first")
-                    return kinds.UNKNOWN
+                    return self.wrong(
+                        node.at, f"{target.name!r} has constructor parameters; declare an instance of it first"
+                    )
                 return self._apply_program(node, target)
         base = kinds.plain(self._expressions.check(callee.base))
         name = callee.name
@@ -180,16 +177,14 @@ class Calls(Part):
             hint = near(name, ["apply"]) if base.kind != "extern" else ""
         elif isinstance(base, kinds.CompositeType):
             hint = near(name, _ON_HEADERS) if base.kind != "struct" else "Only its headers have methods."
-        self.error(node.at, f"{base} has no method {name!r}", hint)
-        return kinds.UNKNOWN
+        return self.wrong(node.at, f"{base} has no method {name!r}", hint)
 
     def _size(self, node: tree.Call, base: kinds.Type, name: str) -> kinds.Type:
         node.effects = False
         node.target = name
         width = kinds.width_of(base)
         if width is None:
-            self.error(node.at, f"{base} has no size")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"{base} has no size")
         greatest, unit = SIZES[name]
         least = width if greatest else width - _varying(base)
         node.value = -(-least // unit)
@@ -205,8 +200,7 @@ class Calls(Part):
             node.effects = callee.base.effects
             return kinds.BOOL
         if base.kind == "header_union":
-            self.error(node.at, f"a header union has no {callee.name!r}", "Call it on one of its headers.")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"a header union has no {callee.name!r}", "Call it on one of its headers.")
         self._expressions.check_place(callee.base, "this header")
         return kinds.VOID
 
@@ -226,16 +220,14 @@ class Calls(Part):
         overloads = [m for m in extern.methods if m.name == name and m.result is not None]
         if not overloads:
             methods = sorted({m.name for m in extern.methods if m.result is not None})
-            self.error(node.at, f"{extern.name!r} has no method {name!r}", near(name, methods))
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"{extern.name!r} has no method {name!r}", near(name, methods))
         function = self._overload(overloads, node.arguments)
         if function is None:
             counts = " or ".join(str(len(f.parameters)) for f in overloads)
             what = f"{extern.name}.{name}"
-            self.error(
+            return self.wrong(
                 node.at, f"{what!r} takes {counts} arguments, not {len(node.arguments)}", signature(overloads[0])
             )
-            return kinds.UNKNOWN
         node.target = function
         known = dict(zip(extern.type_variables, base.arguments, strict=False))
         known = {variable: kind for variable, kind in known.items() if kind is not variable}
@@ -258,8 +250,7 @@ class Calls(Part):
         if wanted is None or (wanted != program.kind):
             where = {"action": "an action", "state": "a parser's state", "function": "a function"}
             place = where.get(self.env.context, "a control")
-            self.error(node.at, f"the {program.kind} {program.name!r} is applied in {place}")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"the {program.kind} {program.name!r} is applied in {place}")
         node.bound = self.bind(node.at, f"the {program.kind} {program.name!r}", program.parameters, node.arguments, {})
         return kinds.VOID
 
@@ -284,8 +275,7 @@ class Calls(Part):
                 unifier.found[variable] = given
         if isinstance(declaration, tree.Extern) and variables and not unifier.found:
             hint = f"Write {declaration.name}<bit<32>>(…)."
-            self.error(at, f"{declaration.name!r} needs {len(variables)} type argument(s): of what?", hint)
-            return kinds.UNKNOWN
+            return self.wrong(at, f"{declaration.name!r} needs {len(variables)} type argument(s): of what?", hint)
         for parameter, argument in pairs_of(parameters, arguments):
             if argument.value is None or argument.value.type in (None, kinds.UNKNOWN):
                 continue

@@ -67,8 +67,7 @@ class Expressions(Part):
             node.value = node.number
             return kinds.INTEGER
         if node.width == 0 and node.signed:
-            self.error(node.at, "int<0> does not exist")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, "int<0> does not exist")
         kind = kinds.bits(node.width, node.signed)
         node.value = node.number
         self.coercion.check_range(node, node.number, kind)
@@ -105,14 +104,13 @@ class Expressions(Part):
             case tree.EnumMember():
                 node.value = target
                 return kinds.MATCH_KIND
-        self.error(node.at, f"{node.name!r} is {what_is(target)}, not a value")
-        return kinds.UNKNOWN
+        return self.wrong(node.at, f"{node.name!r} is {what_is(target)}, not a value")
 
     def target_of(self, node: tree.Name) -> Any:
         """What a name names; None, and an error, if nothing."""
         if node.target is not None:
             return node.target
-        target = (self.env.globals if node.rooted else self.env.scope).find(node.name)
+        target = self.env.named(node)
         if target is None and node.name in self.env.match_kinds:
             return self.env.match_kinds[node.name]
         if target is None:
@@ -130,7 +128,7 @@ class Expressions(Part):
             return None
         if node.name == "error":
             return kinds.ERROR
-        target = (self.env.globals if node.rooted else self.env.scope).find(node.name)
+        target = self.env.named(node)
         if isinstance(target, tree.Alias | tree.Enumeration):
             return target.type or kinds.UNKNOWN
         return None
@@ -156,29 +154,27 @@ class Expressions(Part):
                 if node.name == "action_run":
                     return kinds.ActionRun(base.table)
             case kinds.DeclaredType(kind="table"):
-                self.error(
+                return self.wrong(
                     node.at, f"a table has no {node.name!r}", f"Apply it first: {base.name}.apply().{node.name}."
                 )
-                return kinds.UNKNOWN
         hint = f"Take an element first: …[0].{node.name}, or .next, .last." if isinstance(base, kinds.StackType) else ""
         if node.name in ("isValid", "setValid", "setInvalid", "apply"):
             hint = f"Call it: …{node.name}()."
-        self.error(node.at, f"{base} has no field {node.name!r}", hint)
-        return kinds.UNKNOWN
+        return self.wrong(node.at, f"{base} has no field {node.name!r}", hint)
 
     def _member_of_type(self, node: tree.Member, kind: kinds.Type) -> kinds.Type:
         if kind is kinds.ERROR:
             member = self.env.errors.get(node.name)
             if member is None:
-                self.error(node.at, f"there is no error {node.name!r}", near(node.name, self.env.errors))
-                return kinds.UNKNOWN
+                return self.wrong(node.at, f"there is no error {node.name!r}", near(node.name, self.env.errors))
             node.target = node.value = member
             return kinds.ERROR
         if isinstance(kind, kinds.EnumType):
             member = kind.members.get(node.name)
             if member is None:
-                self.error(node.at, f"the enum {kind} has no member {node.name!r}", near(node.name, kind.members))
-                return kinds.UNKNOWN
+                return self.wrong(
+                    node.at, f"the enum {kind} has no member {node.name!r}", near(node.name, kind.members)
+                )
             node.target = member
             node.value = member if kind.base is None else member.initial.value
             return kind
@@ -216,8 +212,7 @@ class Expressions(Part):
         if isinstance(base, kinds.TupleType):
             position = node.index.value
             if not isinstance(position, int) or not 0 <= position < len(base.elements):
-                self.error(node.index.at, f"a tuple of {len(base.elements)} is indexed by a constant below that")
-                return kinds.UNKNOWN
+                return self.wrong(node.index.at, f"a tuple of {len(base.elements)} is indexed by a constant below that")
             if isinstance(node.base.value, tuple):
                 node.value = node.base.value[position]
             return base.elements[position]
@@ -225,8 +220,7 @@ class Expressions(Part):
             hint = "A single bit is a slice: x[3:3]." if isinstance(base, kinds.Bits) else ""
             if isinstance(base, kinds.DeclaredType) and base.name == "register":
                 hint = "Use its methods: r.read(x, i); r.write(i, x);"
-            self.error(node.at, f"{base} is not indexed", hint)
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"{base} is not indexed", hint)
         value = node.index.value
         if isinstance(value, int) and not 0 <= value < base.size:
             self.error(
@@ -249,26 +243,21 @@ class Expressions(Part):
         else:
             width = self.constant(node.width, "the width of a slice")
             if width is not None and width < 1:
-                self.error(node.width.at, f"a slice has at least one bit, not {width}")
-                return kinds.UNKNOWN
+                return self.wrong(node.width.at, f"a slice has at least one bit, not {width}")
             high = node.high.value = low + width - 1 if low is not None and width is not None else None
         if isinstance(base, kinds.EnumType) and base.base:
             base = base.base
         if base is kinds.UNKNOWN or high is None or low is None:
             return kinds.UNKNOWN
         if base is kinds.INTEGER and isinstance(node.base.value, int):
-            self.error(node.at, "a number of no width has no slices", "Give it a width: 16w0x1234[7:0].")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, "a number of no width has no slices", "Give it a width: 16w0x1234[7:0].")
         if not isinstance(base, kinds.Bits):
-            self.error(node.at, f"there is no slice of {base}")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"there is no slice of {base}")
         if low < 0 or high < low:
-            self.error(node.at, f"[{high}:{low}]: the upper end comes first", f"Write [{low}:{high}].")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"[{high}:{low}]: the upper end comes first", f"Write [{low}:{high}].")
         if high >= base.width:
             hint = f"Bits count from 0 to {base.width - 1}."
-            self.error(node.high.at, f"bit {high} is beyond {base}", hint)
-            return kinds.UNKNOWN
+            return self.wrong(node.high.at, f"bit {high} is beyond {base}", hint)
         if isinstance(node.base.value, int):
             node.value = (node.base.value >> low) & ((1 << (high - low + 1)) - 1)
         return kinds.bits(high - low + 1)
@@ -314,8 +303,7 @@ class Expressions(Part):
             return target
         reason = kinds.why_no_cast(source, target)
         if reason is not None:
-            self.error(node.at, f"{source} cannot be cast to {target}", reason)
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"{source} cannot be cast to {target}", reason)
         if node.operand.value is not None:
             node.value = kinds.convert(node.operand.value, source, kinds.plain(target))
         if source is kinds.INTEGER and isinstance(kinds.plain(target), kinds.Bits):
@@ -323,8 +311,7 @@ class Expressions(Part):
         return target
 
     def _type_name(self, node: tree.TypeName) -> kinds.Type:
-        self.error(node.at, "a type stands where a value is expected")
-        return kinds.UNKNOWN
+        return self.wrong(node.at, "a type stands where a value is expected")
 
     # --- what may be assigned to (P4_16 specification, section 6.6)
 
@@ -336,8 +323,7 @@ class Expressions(Part):
         problem = self._problem(node)
         if problem is None:
             return kind
-        self.error(node.at, f"{what} cannot be assigned to: {problem[0]}", problem[1])
-        return kinds.UNKNOWN
+        return self.wrong(node.at, f"{what} cannot be assigned to: {problem[0]}", problem[1])
 
     def _problem(self, node: tree.Expression) -> tuple[str, str] | None:
         """Why not, and what to do; None if it can be assigned to."""

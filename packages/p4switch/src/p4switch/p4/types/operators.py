@@ -48,8 +48,10 @@ class Coercion(Part):
         if isinstance(source, kinds.SetType) or isinstance(target, kinds.SetType):
             self.error(node.at, f"{what}: a set of keys is no value")
             return node
-        self.error(node.at, f"{what} {target}, but this is {source}", mend(source, target, node))
-        node.type = kinds.UNKNOWN
+        return self._refused(node, f"{what} {target}, but this is {source}", mend(source, target, node))
+
+    def _refused(self, node: tree.Expression, message: str, hint: str = "") -> tree.Expression:
+        node.type = self.wrong(node.at, message, hint)
         return node
 
     def _alike(self, source: kinds.TupleType, target: kinds.TupleType) -> bool:
@@ -71,14 +73,11 @@ class Coercion(Part):
         if isinstance(target, kinds.EnumType) or not isinstance(kinds.plain(base), kinds.Bits):
             if target is kinds.INTEGER:
                 return node
-            self.error(node.at, f"{what} {target}, but this is a number", mend(kinds.INTEGER, target, node))
-            node.type = kinds.UNKNOWN
-            return node
+            hint = mend(kinds.INTEGER, target, node)
+            return self._refused(node, f"{what} {target}, but this is a number", hint)
         kind = kinds.plain(base)
         if isinstance(target, kinds.NewType):
-            self.error(node.at, f"{what} {target}, but this is a number", f"Cast it: ({target}) …")
-            node.type = kinds.UNKNOWN
-            return node
+            return self._refused(node, f"{what} {target}, but this is a number", f"Cast it: ({target}) …")
         if not isinstance(kind, kinds.Bits):
             raise Unexpected
         value = node.value
@@ -128,17 +127,14 @@ class Coercion(Part):
         elif isinstance(target, kinds.TupleType):
             fields = [(str(i), t) for i, t in enumerate(target.elements)]
         else:
-            self.error(node.at, f"{what} {target}, but this is a list", mend(node.type or kinds.UNKNOWN, target, node))
-            node.type = kinds.UNKNOWN
-            return node
+            hint = mend(node.type or kinds.UNKNOWN, target, node)
+            return self._refused(node, f"{what} {target}, but this is a list", hint)
         rest = bool(node.items) and isinstance(node.items[-1], tree.Default)
         given = len(node.items) - rest
         if given > len(fields) or (given < len(fields) and not rest):
             names = ", ".join(name for name, _ in fields[:12])
             hint = f"Its fields: {names}." if isinstance(target, kinds.CompositeType) else ""
-            self.error(node.at, f"{what} {target} with {len(fields)} fields, but this list has {given}", hint)
-            node.type = kinds.UNKNOWN
-            return node
+            return self._refused(node, f"{what} {target} with {len(fields)} fields, but this list has {given}", hint)
         for number, (name, kind) in enumerate(fields[:given]):
             node.items[number] = self.coerce(node.items[number], kind, f"the field {name!r} is")
         node.type = target
@@ -150,9 +146,7 @@ class Coercion(Part):
 
     def _coerce_record(self, node: tree.Record, target: kinds.Type, what: str) -> tree.Expression:
         if not (isinstance(target, kinds.CompositeType) and target.kind in ("struct", "header")):
-            self.error(node.at, f"{what} {target}, but this is a list of fields")
-            node.type = kinds.UNKNOWN
-            return node
+            return self._refused(node, f"{what} {target}, but this is a list of fields")
         given: dict[str, tree.Expression] = {}
         wrong = False
         for position, (name, value) in enumerate(node.fields):
@@ -247,16 +241,14 @@ class Operators(Part):
         if node.operator == "!":
             if kind is not kinds.BOOL:
                 hint = "Turn bits over with '~', or compare: x == 0." if isinstance(kind, kinds.Bits) else ""
-                self.error(node.at, f"'!' is for bool, not for {kind}", hint)
-                return kinds.UNKNOWN
+                return self.wrong(node.at, f"'!' is for bool, not for {kind}", hint)
         elif isinstance(kind, kinds.EnumType) and kind.base:
             node.operand = self._coerce(node.operand, kind.base, "an operand is")
             kind = kind.base
         elif not isinstance(kind, kinds.Bits) and (kind is not kinds.INTEGER or node.operator == "~"):
             hint = "Use '!' for bool." if kind is kinds.BOOL else ""
             hint = "Give the number a width: ~8w5." if kind is kinds.INTEGER else hint
-            self.error(node.at, f"{node.operator!r} is for numbers with a width, not for {kind}", hint)
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"{node.operator!r} is for numbers with a width, not for {kind}", hint)
         if node.operand.value is not None:
             node.value = kinds.unary(node.operator, node.operand.value, kind)
         return kind
@@ -292,15 +284,12 @@ class Operators(Part):
             if not (isinstance(left, int) and isinstance(right, int)):
                 return kind
             if operator in ("/", "%") and right == 0:
-                self.error(node.at, "a division by zero")
-                return kinds.UNKNOWN
+                return self.wrong(node.at, "a division by zero")
             if operator in ("/", "%") and kind is kinds.INTEGER and (left < 0 or right < 0):
                 hint = "Work with the numbers without their signs, and put the sign in front of the result."
-                self.error(node.at, f"{operator!r} is not defined for negative numbers", hint)
-                return kinds.UNKNOWN
+                return self.wrong(node.at, f"{operator!r} is not defined for negative numbers", hint)
             if kind is kinds.INTEGER and kinds.too_large(operator, left, right):
-                self.error(node.at, f"a number may have {kinds.MOST_BITS:,} bits, and this has more")
-                return kinds.UNKNOWN
+                return self.wrong(node.at, f"a number may have {kinds.MOST_BITS:,} bits, and this has more")
         node.value = kinds.binary(operator, left, right, node.left.type or kinds.UNKNOWN, kind)
         return kind
 
@@ -335,8 +324,7 @@ class Operators(Part):
         if operator in ("/", "%") and isinstance(kind, kinds.Bits):
             self._division(node, kind)
         if operator in ("|+|", "|-|") and kind is kinds.INTEGER:
-            self.error(node.at, f"{operator!r} needs numbers with a width", "Write 8w5.")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"{operator!r} needs numbers with a width", "Write 8w5.")
         if operator in ("&", "|", "^") and kind is kinds.INTEGER and node.left.value is None:
             return kinds.UNKNOWN
         return kinds.BOOL if operator in _GIVES_BOOL else kind
@@ -368,8 +356,7 @@ class Operators(Part):
         )
         smaller, at = (left, node.left) if wider is right else (right, node.right)
         hint = mend(smaller, wider, at)
-        self.error(node.at, f"{node.operator!r} needs operands of one type: here are {left} and {right}", hint)
-        return kinds.UNKNOWN
+        return self.wrong(node.at, f"{node.operator!r} needs operands of one type: here are {left} and {right}", hint)
 
     def _equality(self, node: tree.Binary, left: kinds.Type, right: kinds.Type) -> kinds.Type:
         if left is not right:
@@ -408,21 +395,18 @@ class Operators(Part):
     def _shift(self, node: tree.Binary, left: kinds.Type, right: kinds.Type) -> kinds.Type:
         amount = node.right.value
         if isinstance(amount, int) and amount < 0:
-            self.error(node.right.at, "a shift by a negative number", "Shift the other way.")
-            return kinds.UNKNOWN
+            return self.wrong(node.right.at, "a shift by a negative number", "Shift the other way.")
         if not isinstance(left, kinds.Bits) and left is not kinds.INTEGER:
-            self.error(node.at, f"{node.operator!r} is for numbers, not for {left}")
-            return kinds.UNKNOWN
+            return self.wrong(node.at, f"{node.operator!r} is for numbers, not for {left}")
         if isinstance(right, kinds.Bits) and right.signed:
-            self.error(node.right.at, f"a shift amount is unsigned, not {right}", f"Cast it: (bit<{right.width}>) …")
-            return kinds.UNKNOWN
+            return self.wrong(
+                node.right.at, f"a shift amount is unsigned, not {right}", f"Cast it: (bit<{right.width}>) …"
+            )
         if not isinstance(right, kinds.Bits) and right is not kinds.INTEGER:
-            self.error(node.right.at, f"a shift amount is a number, not {right}")
-            return kinds.UNKNOWN
+            return self.wrong(node.right.at, f"a shift amount is a number, not {right}")
         if amount is None:
             if left is kinds.INTEGER:
-                self.error(node.left.at, "what is shifted by a variable needs a width", "Write 16w1 << x.")
-                return kinds.UNKNOWN
+                return self.wrong(node.left.at, "what is shifted by a variable needs a width", "Write 16w1 << x.")
             if isinstance(right, kinds.Bits) and right.width > SHIFT_BITS and node.left.value != 0:
                 hint = f"Cast it: (bit<{SHIFT_BITS}>) …"
                 self.error(
@@ -436,8 +420,7 @@ class Operators(Part):
         for operand, kind in ((node.left, left), (node.right, right)):
             if not isinstance(kind, kinds.Bits):
                 hint = "Give the number a width: 8w5 ++ x." if kind is kinds.INTEGER else ""
-                self.error(operand.at, f"'++' joins numbers with a width, not {kind}", hint)
-                return kinds.UNKNOWN
+                return self.wrong(operand.at, f"'++' joins numbers with a width, not {kind}", hint)
         if not (isinstance(left, kinds.Bits) and isinstance(right, kinds.Bits)):
             raise Unexpected
         return kinds.bits(left.width + right.width, left.signed)

@@ -169,11 +169,9 @@ class Checker(Part):
         item.type = kinds.EnumType(item.name, item, bare if isinstance(bare, kinds.Bits) else None, members)
 
     def _composite(self, item: tree.Composite) -> None:
-        variables = tuple(kinds.TypeVariable(name) for name in item.parameters)
+        variables = tuple(kinds.variables(item.parameters))
         fields: dict[str, kinds.Type] = {}
-        with self.env.inner_scope() as scope:
-            for variable in variables:
-                scope.names[variable.name] = variable
+        with self.env.inner_scope(variables):
             for field in item.fields:
                 kind = self._resolve(field.ref)
                 if field.name in fields:
@@ -248,22 +246,18 @@ class Checker(Part):
     # --- functions and externs
 
     def _extern(self, item: tree.Extern) -> None:
-        item.type_variables = [kinds.TypeVariable(name) for name in item.types]
+        item.type_variables = kinds.variables(item.types)
         item.type = self.env.types.declared("extern", item, tuple(item.type_variables))
         self.env.declare(item)
-        with self.env.inner_scope() as scope:
-            for variable in item.type_variables:
-                scope.names[variable.name] = variable
+        with self.env.inner_scope(item.type_variables):
             for method in item.methods:
                 self._signature_of(method)
                 if method.result is None and method.name != item.name:
                     self.error(method.at, f"the constructor of {item.name!r} has its name")
 
     def _signature_of(self, item: tree.Function) -> None:
-        item.type_variables = [kinds.TypeVariable(name) for name in item.types]
-        with self.env.inner_scope() as scope:
-            for variable in item.type_variables:
-                scope.names[variable.name] = variable
+        item.type_variables = kinds.variables(item.types)
+        with self.env.inner_scope(item.type_variables):
             item.result_type = self._resolve(item.result) if item.result is not None else kinds.VOID
             self.parameters(item.parameters)
 
@@ -290,9 +284,7 @@ class Checker(Part):
             self.error(item.at, f"the function {item.name!r} is declared twice with {len(item.parameters)} parameters")
         if item.body is not None:
             outer, self.env.context, self.env.result = self.env.context, "function", item.result_type
-            with self.env.inner_scope() as scope:
-                for variable in item.type_variables:
-                    scope.names[variable.name] = variable
+            with self.env.inner_scope(item.type_variables):
                 for parameter in item.parameters:
                     self.env.declare(parameter)
                 self._statements.check_block(item.body)
@@ -303,24 +295,20 @@ class Checker(Part):
         self.env.declare(item)
 
     def _package(self, item: tree.Package) -> None:
-        item.type_variables = [kinds.TypeVariable(name) for name in item.types]
-        with self.env.inner_scope() as scope:
-            for variable in item.type_variables:
-                scope.names[variable.name] = variable
+        item.type_variables = kinds.variables(item.types)
+        with self.env.inner_scope(item.type_variables):
             self.parameters(item.parameters)
         item.type = self.env.types.declared("package", item, tuple(item.type_variables))
 
     # --- parsers and controls
 
     def _program(self, item: tree.Program) -> None:
-        item.type_variables = [kinds.TypeVariable(name) for name in item.types]
+        item.type_variables = kinds.variables(item.types)
         item.type = self.env.types.declared(item.kind, item, tuple(item.type_variables))
         if item.types and item.body is not None:
             self.error(item.at, f"the {item.kind} {item.name!r} cannot be generic", "Only the type of one can.")
         outer_program, self.env.program = self.env.program, item
-        with self.env.inner_scope() as scope:
-            for variable in item.type_variables:
-                scope.names[variable.name] = variable
+        with self.env.inner_scope(item.type_variables):
             self.parameters([*item.parameters, *item.constructor])
             if item.body is not None:
                 for parameter in [*item.parameters, *item.constructor]:

@@ -357,7 +357,7 @@ class Tables(Part):
 
     def _action_ref(self, ref: tree.ActionRef, table: tree.Table, listed: dict[str, tree.ActionRef] | None) -> None:
         """An action of the list (``listed`` is None), or the default action or that of an entry."""
-        target = (self.env.globals if ref.rooted else self.env.scope).find(ref.name)
+        target = self.env.named(ref)
         if not isinstance(target, tree.Action):
             if target is None:
                 hint = self.env.scope.near(ref.name) or "Declare the action above the table."
@@ -615,8 +615,7 @@ class Selects(Part):
         bare = kinds.plain(kind)
         if kind is kinds.INTEGER:
             self._give(key, kinds.bits(32))
-            self.error(key.at, "a number of no width is no key of 'select'")
-            return kinds.UNKNOWN
+            return self.wrong(key.at, "a number of no width is no key of 'select'")
         if (
             kind is not kinds.UNKNOWN
             and not isinstance(bare, kinds.Bits | kinds.EnumType)
@@ -624,8 +623,7 @@ class Selects(Part):
             and bare is not kinds.ERROR
         ):
             hint = "Use its fields." if isinstance(bare, kinds.CompositeType | kinds.StackType) else ""
-            self.error(key.at, f"'select' cannot go by {kind}", hint)
-            return kinds.UNKNOWN
+            return self.wrong(key.at, f"'select' cannot go by {kind}", hint)
         return kind
 
     def _state_name(self, name: str, at: int, names: dict[str, tree.State]) -> None:
