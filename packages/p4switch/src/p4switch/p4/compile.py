@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, P4Error, SourceFault, Sources, Unexpected
+from p4switch.p4.diagnostics import Diagnostics, P4Error, SourceFault, Sources, Unexpected, expect
 from p4switch.p4.info import P4Info
 from p4switch.p4.inventory import Inventory
 from p4switch.p4.lower.programs import Emitter
@@ -81,10 +81,8 @@ class Compilation:
     def p4info(self) -> str:
         """P4Info as text. Raises P4Error if there are errors."""
         self.require()
-        if self.emitter is None:
-            raise Unexpected
         try:
-            return P4Info(self.emitter, self.declarations).text()
+            return P4Info(expect(self.emitter, Emitter), self.declarations).text()
         except SourceFault as fault:
             self.diagnostics.fault(fault)
             raise P4Error(self.diagnostics, self.sources) from None

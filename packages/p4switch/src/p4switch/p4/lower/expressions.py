@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower.layout import Branch, Code
 from p4switch.p4.lower.storage import Part, bits_of, is_scalar, member_of_header, storage_width
 from p4switch.p4.lower.values import (
@@ -268,9 +268,7 @@ class Expressions(Part):
         return operation("==", data_of(left), data_of(right))
 
     def _equal_headers(self, left: Place, right: Place, node: tree.Expression) -> Json:
-        kind = kinds.plain(left.type)
-        if not isinstance(kind, kinds.CompositeType):
-            raise Unexpected
+        kind = expect(kinds.plain(left.type), kinds.CompositeType)
         same = self._all(
             [self.equal(self.header_member(left, n), self.header_member(right, n), node) for n in kind.fields]
         )
@@ -295,9 +293,7 @@ class Expressions(Part):
             return member_of_header(place, name)
         if isinstance(place, ChosenHeader):
             return self.chosen_member(place, place.like.layout[name])
-        if not isinstance(place, StructPlace):
-            raise Unexpected
-        return place.members[name]
+        return expect(place, StructPlace).members[name]
 
     def validity(self, place: Place, node: tree.Expression) -> Json:
         """Whether a header or union is valid."""
@@ -382,9 +378,7 @@ class Expressions(Part):
                 fields = bare.fields.items()
                 members = {n: self.constant_place(v, t) for (n, t), v in zip(fields, value, strict=True)}
                 return StructPlace(kind, members)
-            if not isinstance(bare, kinds.TupleType):
-                raise Unexpected
-            pairs = enumerate(zip(bare.elements, value, strict=True))
+            pairs = enumerate(zip(expect(bare, kinds.TupleType).elements, value, strict=True))
             return StructPlace(kind, {str(i): self.constant_place(v, t) for i, (t, v) in pairs})
         return self.ctx.known(value, kind)
 
@@ -433,23 +427,17 @@ class Expressions(Part):
 
     def element(self, stack: StackPlace, index: Json, last: tuple[str, str | None] | None) -> Place:
         """The element of a stack that only the packet names."""
-        like = stack.elements[0]
-        if not isinstance(stack.type, kinds.StackType):
-            raise Unexpected
+        like, kind = stack.elements[0], expect(stack.type, kinds.StackType).element
         if isinstance(like, UnionPlace):
             data = operation("dereference_union_stack", stack.json(), index)
             members: dict[str, Place] = {}
             for number, (name, header) in enumerate(like.members.items()):
-                if not isinstance(header, HeaderPlace):
-                    raise Unexpected
                 chosen = operation("access_union_header", data, number)  # type: ignore[arg-type]
                 tail = (last[0], name) if last is not None else None
-                members[name] = ChosenHeader(header.type, chosen, header, tail)
-            return UnionPlace(stack.type.element, stack.name, members, data)
-        if not isinstance(like, HeaderPlace):
-            raise Unexpected
+                members[name] = ChosenHeader(header.type, chosen, expect(header, HeaderPlace), tail)
+            return UnionPlace(kind, stack.name, members, data)
         data = operation("dereference_header_stack", stack.json(), index)
-        return ChosenHeader(stack.type.element, data, like, last)
+        return ChosenHeader(kind, data, expect(like, HeaderPlace), last)
 
     def _index(self, node: tree.Index) -> Place:
         base = self.place(node.base)

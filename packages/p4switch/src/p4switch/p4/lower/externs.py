@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower.storage import (
     STANDARD,
     ActionInstance,
@@ -53,8 +53,6 @@ class Externs(Part):
         return lower(self, node)
 
     def _method(self, node: tree.Call, callee: tree.Member, function: tree.Function) -> Place | None:
-        if callee.base.type is None:
-            raise Unexpected
         extern = getattr(callee.base.type, "name", "")
         if extern in ("packet_in", "packet_out"):
             return self.ctx.packets.on_packet(node, extern, function.name)
@@ -212,9 +210,9 @@ class Externs(Part):
 
     def _mark_to_drop(self, node: tree.Call) -> None:
         """Sets what the target drops by; of a copy, by way of the target's own fields, which alone know their value."""
-        place = self.ctx.expressions.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {})
-        if not isinstance(place, StructPlace):
-            raise Unexpected
+        place = expect(
+            self.ctx.expressions.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {}), StructPlace
+        )
         pairs = [
             (FieldPlace(member.type, STANDARD, name), member)
             for name, member in place.members.items()
@@ -425,9 +423,7 @@ class Calls(Part):
         self.ctx.inlining.call_action(node, instance)
 
     def _instance(self, node: tree.Call, program: tree.Program) -> ProgramInstance:
-        if not isinstance(node.callee, tree.Member):
-            raise Unexpected
-        base = node.callee.base
+        base = expect(node.callee, tree.Member).base
         if isinstance(base, tree.Name) and base.target is program:
             return self.ctx.programs.direct_instance(node, program)
         found = self.ctx.inlining.object(base)
@@ -437,8 +433,6 @@ class Calls(Part):
 
     def apply_result(self, node: tree.Member) -> Place:
         """``t.apply().hit`` within an expression: a bool that hit and miss set."""
-        if not isinstance(node.base, tree.Call):
-            raise Unexpected
         result = self.ctx.temporary(BOOL)
         apply = self.ctx.tables.apply_table(node.base)
         on_hit = node.name == "hit"
@@ -452,9 +446,7 @@ class Calls(Part):
     # --- headers and stacks
 
     def _on_header(self, node: tree.Call, method: str) -> Place | None:
-        if not isinstance(node.callee, tree.Member):
-            raise Unexpected
-        place = self.ctx.expressions.place(node.callee.base)
+        place = self.ctx.expressions.place(expect(node.callee, tree.Member).base)
         match method:
             case "isValid":
                 if isinstance(place, StructPlace):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower.layout import Invoke, Labelled
 from p4switch.p4.lower.storage import (
     ActionInstance,
@@ -438,9 +438,7 @@ class Packets(Part):
             # Over what nobody looks at.
             given = node.type_arguments.get(node.target.type_variables[0])
             if given is not None and kinds.is_header(kinds.plain(given)):
-                unused = self.ctx.storage.allocate("unused", given, node.at)
-                if not isinstance(unused, HeaderPlace):
-                    raise Unexpected
+                unused = expect(self.ctx.storage.allocate("unused", given, node.at), HeaderPlace)
                 self.ctx.do(node, "extract", {"type": "regular", "value": unused.name})
                 return
         value = self._first(node)
@@ -473,10 +471,7 @@ class Packets(Part):
             and value.name == "next"
             and isinstance(self._stack_type(value.base), kinds.StackType)
         ):
-            stack = self.ctx.expressions.place(value.base)
-            if not isinstance(stack, StackPlace):
-                raise Unexpected
-            return {"type": "stack", "value": stack.name}
+            return {"type": "stack", "value": expect(self.ctx.expressions.place(value.base), StackPlace).name}
         inner = value.base if isinstance(value, tree.Member) else None
         if isinstance(value, tree.Member) and isinstance(inner, tree.Member) and inner.name == "next":
             stack = self.ctx.expressions.place(inner.base)
@@ -504,9 +499,7 @@ class Packets(Part):
         match place:
             case HeaderPlace():
                 self.ctx.do(node, "add_header", place.json())
-                if not isinstance(bare, kinds.CompositeType):
-                    raise Unexpected
-                for name, inner in bare.fields.items():
+                for name, inner in expect(bare, kinds.CompositeType).fields.items():
                     offset = self._look(self.ctx.expressions.header_member(place, name), inner, offset, node)
                 return offset
             case StructPlace():
@@ -529,11 +522,7 @@ class Packets(Part):
 
     def verify(self, node: tree.Call) -> None:
         """``verify(condition, error)``."""
-        condition, error = node.bound[0], node.bound[1]
-        if condition is None:
-            raise Unexpected
-        if error is None:
-            raise Unexpected
+        condition, error = (expect(value, tree.Expression) for value in node.bound)
         self.ctx.do(node, "verify", self.ctx.expressions.scalar(condition), self.ctx.expressions.data(error))
 
     # --- emit

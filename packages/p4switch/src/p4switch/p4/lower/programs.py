@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, Unexpected
+from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, expect
 from p4switch.p4.lower.expressions import Expressions
 from p4switch.p4.lower.externs import Calls, Externs
 from p4switch.p4.lower.inlining import Inlining, Packets
@@ -129,9 +129,7 @@ class Programs(Part):
         return found
 
     def _value_set(self, declaration: tree.ValueSet, around: ProgramInstance) -> ValueSetInstance:
-        kind = declaration.type
-        if not isinstance(kind, kinds.SetType):
-            raise Unexpected
+        kind = expect(declaration.type, kinds.SetType)
         bare = kinds.plain(kind.element)
         parts = [kind.element]
         if isinstance(bare, kinds.CompositeType):
@@ -171,14 +169,13 @@ class Programs(Part):
             self.ctx.statements.block_of(program.body)
 
     def _local_variable(self, local: tree.Variable, around: ProgramInstance) -> None:
-        if around.environment is None:
-            raise Unexpected
-        place = around.environment.bound.get(local)
+        bound = expect(around.environment, Environment).bound
+        place = bound.get(local)
         if place is None:
             outer, self.ctx.path = self.ctx.path, around.path
             place = self.ctx.inlining.fresh(local)
             self.ctx.path = outer
-            around.environment.bound[local] = place
+            bound[local] = place
         self.ctx.environment.bound[local] = place
         self.ctx.statements.variable(local)
 
@@ -272,9 +269,7 @@ class Programs(Part):
             raise SourceFault(node.at, "this key must be known when the program is compiled")
         if isinstance(found, bool | int):
             return int(found)
-        if node.type is None:
-            raise Unexpected
-        return self.ctx.member_number(found, kinds.plain(node.type))
+        return self.ctx.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
 
 
 def local_name(declaration: tree.Declaration) -> str:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower.layout import Apply, Branch, Code, Invoke, Labelled, Leave, Loop, Stop
 from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, Part, TableInstance, storage_width
 from p4switch.p4.lower.values import (
@@ -97,9 +97,7 @@ def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) ->
         number = low = high = _number(lowering, value, width)
     if match == "range":
         return {"match_type": match, "start": hexadecimal(low, width), "end": hexadecimal(high, width)}
-    if number is None:
-        raise Unexpected
-    text = hexadecimal(number, width)
+    text = hexadecimal(expect(number, int), width)
     if match == "exact":
         return {"match_type": match, "key": text}
     if match == "lpm":
@@ -114,9 +112,7 @@ def _number(lowering: "Lowering", node: tree.Expression, width: int) -> int:
     if isinstance(found, bool) or node.type is kinds.BOOL:
         return int(found)
     if not isinstance(found, int):
-        if node.type is None:
-            raise Unexpected
-        found = lowering.member_number(found, kinds.plain(node.type))
+        found = lowering.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
     return int(found) & ((1 << width) - 1)
 
 
@@ -247,8 +243,6 @@ class Statements(Part):
         self.ctx.out.append(Branch(item.condition.at, item.condition.end, condition, yes, no))
 
     def _if_hit(self, item: tree.If, node: tree.Member, negated: bool) -> None:
-        if not isinstance(node.base, tree.Call):
-            raise Unexpected
         apply = self.ctx.tables.apply_table(node.base)
         yes = self.ctx.expressions.collected(lambda: self.statement(item.yes))
         no = self.ctx.expressions.collected(lambda: self.statement(item.no)) if item.no is not None else []
@@ -282,19 +276,14 @@ class Statements(Part):
                 value = self.ctx.known(self.ctx.evaluate(label), subject.type)
                 same = operation("==", data_of(subject), data_of(value))
                 condition = same if condition is None else operation("or", condition, same)
-            if condition is None:
-                raise Unexpected
+            condition = expect(condition, dict)
             yes = self.ctx.expressions.collected(lambda body=body: self.block_of(body))
             no = self.ctx.expressions.collected(lambda after=position + 1: self._cases(item, subject, after))
             self.ctx.out.append(Branch(case.at, case.label.end, condition, yes, no))
             return
 
     def _switch_on_action(self, item: tree.Switch) -> None:
-        if not isinstance(item.subject, tree.Member):
-            raise Unexpected
-        if not isinstance(item.subject.base, tree.Call):
-            raise Unexpected
-        apply = self.ctx.tables.apply_table(item.subject.base)
+        apply = self.ctx.tables.apply_table(expect(item.subject, tree.Member).base)
         table = apply.table.declaration
         numbers = {ref.name: i for i, ref in enumerate(table.actions)}
         pending: list[tree.Expression] = []
@@ -395,8 +384,9 @@ LARGEST_TABLE = (1 << 32) - 1
 class Tables(Part):
     """Lowers tables."""
 
-    def apply_table(self, node: tree.Call) -> Apply:
+    def apply_table(self, call: tree.Expression) -> Apply:
         """``t.apply()``: the keys are worked out, then it is looked up."""
+        node = expect(call, tree.Call)
         table = self._table(node)
         if self.ctx.where != "control" or self.ctx.block not in ("ingress", "egress"):
             raise SourceFault(node.at, "tables are applied in the ingress and egress controls only")
@@ -414,9 +404,7 @@ class Tables(Part):
         return found
 
     def _table(self, node: tree.Call) -> TableInstance:
-        if not isinstance(node.callee, tree.Member):
-            raise Unexpected
-        found = self.ctx.inlining.object(node.callee.base)
+        found = self.ctx.inlining.object(expect(node.callee, tree.Member).base)
         if not isinstance(found, TableInstance):
             raise SourceFault(node.at, "this is no table")
         return found
@@ -460,9 +448,7 @@ class Tables(Part):
 
     def _again(self, table: TableInstance, node: tree.Call) -> None:
         """A table that is applied in a second place: its keys are worked out there as well."""
-        if table.json is None:
-            raise Unexpected
-        before = [key["target"] for key in table.json["key"]]
+        before = [key["target"] for key in expect(table.json, dict)["key"]]
         keys = [key for key in table.declaration.keys if key.match != "selector"]
         for key, target in zip(keys, before, strict=True):
             found = self._key(key, table)
@@ -529,9 +515,7 @@ class Tables(Part):
 
     def action_json(self, ref: tree.ActionRef) -> Json:
         """An action of a table's list: its parameters with a direction are bound, the others come with entries."""
-        action = ref.target
-        if not isinstance(action, tree.Action):
-            raise Unexpected
+        action = expect(ref.target, tree.Action)
         instance = self.ctx.environment.find(action)
         if not isinstance(instance, ActionInstance):
             instance = ActionInstance(global_name(action), action, self.ctx.program_environment)
@@ -692,18 +676,14 @@ class Tables(Part):
             key = (id(table), at.name)
             known: Instance | None = self.ctx.environment.bound.get(key)
             if known is None:
-                if not isinstance(value.type, kinds.DeclaredType):
-                    raise Unexpected
+                kind = expect(value.type, kinds.DeclaredType)
                 note = at.annotation("name")
                 arguments = [self.ctx.evaluate(v) for v in value.bound]
                 name = note.string if note is not None and note.string else f"{table.name}.{at.name}"
-                known = Instance(name.removeprefix("."), value.type, arguments, at, value.at)
+                known = Instance(name.removeprefix("."), kind, arguments, at, value.at)
                 self.ctx.environment.bound[key] = known
             return known
-        found = self.ctx.inlining.object(value)
-        if not isinstance(found, Instance):
-            raise Unexpected
-        return found
+        return expect(self.ctx.inlining.object(value), Instance)
 
     def _attached(self, table: TableInstance, item: Json) -> None:
         counters = table.declaration.properties.get("counters")

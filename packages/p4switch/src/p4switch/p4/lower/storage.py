@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, SourceFault, Unexpected
+from p4switch.p4.diagnostics import Diagnostics, SourceFault, expect
 from p4switch.p4.lower.layout import Code, Do
 from p4switch.p4.lower.values import (
     FALSE,
@@ -86,10 +86,7 @@ class ProgramInstance(Instance):
     @property
     def program(self) -> tree.Program:
         """What it is an instance of."""
-        found = self.type.declaration
-        if not isinstance(found, tree.Program):
-            raise Unexpected
-        return found
+        return expect(self.type.declaration, tree.Program)
 
 
 @dataclass(eq=False)
@@ -270,9 +267,7 @@ class Storage:
         members: dict[str, Place] = {}
         numbers = []
         for member, member_kind in kind.fields.items():
-            inner = kinds.plain(member_kind)
-            if not isinstance(inner, kinds.CompositeType):
-                raise Unexpected
+            inner = expect(kinds.plain(member_kind), kinds.CompositeType)
             members[member] = self.header(f"{unique}.{member}", inner, at)
             numbers.append(len(self.headers) - 1)
         type_name = self._union_type(kind, at)
@@ -282,15 +277,11 @@ class Storage:
 
     def _union_type(self, kind: kinds.CompositeType, at: int) -> str:
         if kind not in self._types:
-            name = self._type_name(kind)
-            headers = []
-            for member, member_kind in kind.fields.items():
-                inner = kinds.plain(member_kind)
-                if not isinstance(inner, kinds.CompositeType):
-                    raise Unexpected
-                headers.append([member, self.header_type(inner, at)[0]])
-            self.union_types.append({"name": name, "id": len(self.union_types), "headers": headers})
-            self._types[kind] = (name, {})
+            shown = self._type_name(kind)
+            members = {name: expect(kinds.plain(inner), kinds.CompositeType) for name, inner in kind.fields.items()}
+            headers = [[name, self.header_type(inner, at)[0]] for name, inner in members.items()]
+            self.union_types.append({"name": shown, "id": len(self.union_types), "headers": headers})
+            self._types[kind] = (shown, {})
         return self._types[kind][0]
 
     def stack(self, name: str, kind: kinds.StackType, at: int) -> StackPlace:
@@ -492,9 +483,7 @@ class Lowering:
 
     def type_of(self, node: tree.Expression) -> kinds.Type:
         """The type of an expression, with type parameters put in."""
-        kind = node.type
-        if kind is None:
-            raise Unexpected
+        kind = expect(node.type, kinds.Type)
         return self.types.substitute(kind, self.environment.types) if self.environment.types else kind
 
     def do(self, at: tree.Expression | Code | Any, operation: str, *parameters: Json) -> None:
@@ -586,10 +575,7 @@ class Lowering:
 
     def as_bits(self, kind: kinds.Type) -> kinds.Bits:
         """A type as a number."""
-        found = bits_of(kind)
-        if found is None:
-            raise Unexpected
-        return found
+        return expect(bits_of(kind), kinds.Bits)
 
 
 class Part:

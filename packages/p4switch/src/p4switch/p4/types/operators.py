@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from p4switch.p4.diagnostics import Unexpected
+from p4switch.p4.diagnostics import expect
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.base import Environment, Part
@@ -78,11 +78,8 @@ class Coercion(Part):
         kind = kinds.plain(base)
         if isinstance(target, kinds.NewType):
             return self._refused(node, f"{what} {target}, but this is a number", f"Cast it: ({target}) …")
-        if not isinstance(kind, kinds.Bits):
-            raise Unexpected
-        value = node.value
-        if isinstance(value, int):
-            self.check_range(node, value, kind)
+        if isinstance(node.value, int):
+            self.check_range(node, node.value, expect(kind, kinds.Bits))
         self.give(node, target)
         return node
 
@@ -421,9 +418,8 @@ class Operators(Part):
             if not isinstance(kind, kinds.Bits):
                 hint = "Give the number a width: 8w5 ++ x." if kind is kinds.INTEGER else ""
                 return self.wrong(operand.at, f"'++' joins numbers with a width, not {kind}", hint)
-        if not (isinstance(left, kinds.Bits) and isinstance(right, kinds.Bits)):
-            raise Unexpected
-        return kinds.bits(left.width + right.width, left.signed)
+        number = expect(left, kinds.Bits)
+        return kinds.bits(number.width + expect(right, kinds.Bits).width, number.signed)
 
 
 _OF_ANYTHING = frozenset({"==", "!=", "&&", "||"})
