@@ -145,8 +145,7 @@ def lower_random(context: FunctionContext, data: DataLowering, primitive: model.
         every = b.icmp_unsigned("==", count, number(64, 0))
         remainder = b.urem(z, b.select(every, number(64, 1), count))
         value = resize(b, b.add(low, b.select(every, z, remainder)), target.width)
-        data.store(target, integer_to_lanes(b, value, target.width) if is_lanes(target) else value)
-    data.forget(target)
+        data.store_integer(target, value)
 
 
 def move_headers(context: FunctionContext, data: DataLowering, move: model.MoveHeaders) -> None:
@@ -592,9 +591,7 @@ class ActionLowering:
         at = self._data.number(index, INDEX_BITS)
         with b.if_then(b.icmp_unsigned("<", at, number(INDEX_BITS, spec.size)), likely=True):
             cell = meter_cell(context, context.state_pointer(context.layout.meters[meter]), resize(b, at, 64))
-            color = resize(b, execute_meter(context, cell, spec.unit), target.width)
-            self._data.store(target, integer_to_lanes(b, color, target.width) if is_lanes(target) else color)
-        self._data.forget(target)
+            self._data.store_integer(target, resize(b, execute_meter(context, cell, spec.unit), target.width))
 
     def _register_read(self, target: model.FieldRef, register: str, index: model.DataExpr) -> None:
         b = self._builder
@@ -603,7 +600,6 @@ class ActionLowering:
         with b.if_then(inside, likely=True):
             value = load_cell(b, cell(), spec.width)
             self._data.store(target, self._converted(value, spec.width, target))
-        self._data.forget(target)
 
     def _register_write(self, register: str, index: model.DataExpr, value: model.DataExpr) -> None:
         b = self._builder
@@ -647,9 +643,7 @@ class ActionLowering:
         divisor = b.select(b.icmp_unsigned("==", size, number(64, 0)), number(64, 1), size)
         hashed = HashLowering(self._context, self._context.program.calculations[primitive.calculation]).result()
         value = b.add(b.urem(hashed, divisor), base)
-        target = primitive.target
-        whole = resize(b, value, target.width)
-        data.store(target, integer_to_lanes(b, whole, target.width) if is_lanes(target) else whole)
+        data.store_integer(primitive.target, resize(b, value, primitive.target.width))
 
 
 def count_packet(context: FunctionContext, cell: Value) -> None:

@@ -105,8 +105,7 @@ class Needs:
     def header(self, name: str) -> None:
         """All of a header."""
         self.headers.add(name)
-        for field in self._program.headers[name].type.fields:
-            self.fields.add(model.FieldRef(name, field.name, field.width, field.signed))
+        self.fields.update(self._program.headers[name].refs)
 
     def _length(self, header: str) -> None:
         """The length of a header's varbit field."""
@@ -128,19 +127,19 @@ class Needs:
 
     def primitive(self, primitive: model.Primitive) -> None:
         """What a primitive reads, and what it may leave as it was."""
+        if isinstance(primitive, model.LogMessage):
+            return  # nobody reads logs of machine code
+        for expr in model.operands(primitive):
+            self.expression(expr)
         match primitive:
-            case model.Assign(value=value):
-                self.expression(value)
             case model.AssignHeader(target=target, origin=origin):
                 self.header(origin)
                 self.header(target)
             case model.AddHeader(header=header) | model.RemoveHeader(header=header):
                 self.headers.add(header)
                 self._length(header)
-            case model.Random(target=target, low=low, high=high):
-                self.expression(low)
-                self.expression(high)
-                self.fields.add(target)
+            case model.Random(target=field) | model.RegisterRead(target=field) | model.ExecuteMeter(target=field):
+                self.fields.add(field)
             case model.MoveHeaders(targets=targets):
                 for header in targets:
                     self.header(header)
@@ -148,35 +147,12 @@ class Needs:
                 for step in steps:
                     self.primitive(step)
             case model.OneOf(cases=cases):
-                for chosen, step in cases:
-                    self.expression(chosen)
+                for _, step in cases:
                     self.primitive(step)
-            case model.Count(index=index):
-                self.expression(index)
-            case model.RegisterRead(target=target, index=index):
-                self.expression(index)
-                self.fields.add(target)
-            case model.RegisterWrite(index=index, value=value):
-                self.expression(index)
-                self.expression(value)
-            case model.Hash(base=base, size=size, calculation=name):
-                self.expression(base)
-                self.expression(size)
+            case model.Hash(calculation=name):
                 self.calculation(self._program.calculations[name])
-            case model.JumpIfZero(condition=condition):
-                self.expression(condition)
-            case model.ExecuteMeter(index=index, target=target):
-                self.expression(index)
-                self.fields.add(target)
-            case model.Clone(session=session, field_list=listed):
-                self.expression(session)
+            case model.Clone(field_list=listed) | model.Recirculate(field_list=listed):
                 self.fields.update(self._program.field_lists[listed].fields)
-            case model.Recirculate(field_list=listed):
-                self.fields.update(self._program.field_lists[listed].fields)
-            case model.Truncate(length=length):
-                self.expression(length)
-            case model.Assertion(condition=holds):
-                self.expression(holds)
             case _:
                 pass
 
@@ -269,11 +245,11 @@ class PhvLayout:
 def wide_header_fields(program: model.Program) -> list[model.FieldRef]:
     """Header fields that are kept as lanes, in memory."""
     return [
-        model.FieldRef(header.name, f.name, f.width, f.signed)
+        field
         for header in program.headers.values()
         if not header.metadata
-        for f in header.type.fields
-        if cell_kind(f.width) == "lanes"
+        for field in header.refs
+        if cell_kind(field.width) == "lanes"
     ]
 
 
@@ -349,6 +325,11 @@ class DataLowering:
     def store(self, target: model.FieldRef, value: Value) -> None:
         """Sets a field to a value of its own kind, of which nothing is known."""
         self._context.storage.store(target, value)
+        self.forget(target)
+
+    def store_integer(self, target: model.FieldRef, value: Value) -> None:
+        """The same of an integer of the field's width."""
+        self._context.storage.store_integer(target, value)
         self.forget(target)
 
     def forget(self, *fields: model.FieldRef) -> None:

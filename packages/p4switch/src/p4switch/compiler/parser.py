@@ -147,7 +147,7 @@ class ParserLowering:
         at = self._position()
 
         def give(field: model.Field, value: Value) -> None:
-            context.storage.store(model.FieldRef(header, field.name, field.width, field.signed), value)
+            context.storage.store(kind.ref(field), value)
 
         read_header(self._builder, byte_offset(self._builder, self._frame, at), kind.type, give)
         if not kind.metadata:

@@ -188,25 +188,14 @@ class EgressBuilder(FunctionBuilder):
         changed = {c.target for c in self._program.checksums if c.update}
         ids = [ident for table in self._program.egress.tables.values() for ident in table.actions]
         for primitive in phv.primitives_of(self._program, ids):
+            target = model.target_of(primitive)
+            if target is not None:
+                changed.add(target)
             match primitive:
-                case (
-                    model.Assign(target=target)
-                    | model.RegisterRead(target=target)
-                    | model.Hash(target=target)
-                    | model.Random(target=target)
-                ):
-                    changed.add(target)
-                case model.ExecuteMeter(target=target):
-                    changed.add(target)
                 case model.AssignHeader(target=header) | model.AddHeader(header=header):
-                    kind = self._program.headers[header].type
-                    changed |= {model.FieldRef(header, f.name, f.width, f.signed) for f in kind.fields}
+                    changed.update(self._program.headers[header].refs)
                 case model.MoveHeaders(targets=headers):
-                    changed |= {
-                        model.FieldRef(header, f.name, f.width, f.signed)
-                        for header in headers
-                        for f in self._program.headers[header].type.fields
-                    }
+                    changed.update(*(self._program.headers[header].refs for header in headers))
                 case _:
                     pass
         return changed
@@ -253,8 +242,8 @@ class EgressBuilder(FunctionBuilder):
         for name in self._program.deparser:
             header = self._program.headers[name]
 
-            def take(field: model.Field, name: str = name) -> Value:
-                return storage.load(model.FieldRef(name, field.name, field.width, field.signed))
+            def take(field: model.Field, header: model.Header = header) -> Value:
+                return storage.load(header.ref(field))
 
             with b.if_then(storage.valid(name)):
                 at = b.load(offset, typ=I64)

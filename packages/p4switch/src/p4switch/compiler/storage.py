@@ -225,6 +225,10 @@ class FieldStorage:
         """Sets a field; ``value`` is as load gives it."""
         self._builder.store(value, self._pointer(field), align=1 if is_lanes(field) else None)
 
+    def store_integer(self, field: model.FieldRef, value: Value) -> None:
+        """Sets a field to an integer of its width."""
+        self.store(field, integer_to_lanes(self._builder, value, field.width) if is_lanes(field) else value)
+
     def load_block(self, field: model.FieldRef, block: Block) -> Value:
         """A block of a field that is kept as lanes."""
         return load_block(self._builder, self._pointer(field), block)
@@ -276,7 +280,7 @@ class FieldStorage:
 
     def fields_of(self, header: str) -> list[model.FieldRef]:
         """References to all fields of a header."""
-        return [model.FieldRef(header, f.name, f.width, f.signed) for f in self._program.headers[header].type.fields]
+        return list(self._program.headers[header].refs)
 
     def _pointer(self, field: model.FieldRef) -> Value:
         if field not in self._fields:
@@ -455,7 +459,7 @@ def read_varbit_header(
     size = field.width // 8
 
     def give(read: model.Field, value: Value) -> None:
-        storage.store(model.FieldRef(header.name, read.name, read.width, read.signed), value)
+        storage.store(header.ref(read), value)
 
     read_header(builder, pointer, before, give)
     buffer = _buffer(storage, size)
@@ -463,9 +467,7 @@ def read_varbit_header(
     start = byte_offset(builder, pointer, field.offset // 8)
     copy_bytes(builder, byte_offset(builder, buffer, builder.sub(number(64, size), octets)), start, octets)
     pieces = [(chunk, read_chunk(builder, buffer, chunk)) for chunk in chunks(0, field.width)]
-    ref = model.FieldRef(header.name, field.name, field.width)
-    value = bits_of(builder, pieces, 0, field.width)
-    storage.store(ref, integer_to_lanes(builder, value, field.width) if is_lanes(ref) else value)
+    storage.store_integer(header.ref(field), bits_of(builder, pieces, 0, field.width))
     bits = builder.shl(octets, number(64, 3))
     storage.store(length_of(header.name), resize(builder, bits, model.LENGTH_WIDTH))
     read_header(builder, byte_offset(builder, start, octets), behind, give)
@@ -479,12 +481,12 @@ def write_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, h
         return
 
     def take(wanted: model.Field) -> Value:
-        return storage.load(model.FieldRef(header.name, wanted.name, wanted.width, wanted.signed))
+        return storage.load(header.ref(wanted))
 
     write_header(builder, pointer, before, take)
     size, octets = field.width // 8, varbit_bytes(builder, storage, header.name)
     buffer = _buffer(storage, size)
-    value = varbit_number(builder, storage, model.FieldRef(header.name, field.name, field.width))
+    value = varbit_number(builder, storage, header.ref(field))
     for chunk in chunks(0, field.width):
         part = byte_swap(builder, gather(builder, chunk, [(0, value)]))
         builder.store(part, byte_offset(builder, buffer, chunk.start // 8), align=1)
@@ -503,12 +505,11 @@ def _read_unaligned(builder: Value, storage: FieldStorage, pointer: Value, heade
     rest = bits_of(builder, pieces, 0, 8 * size)
     bits = builder.shl(octets, number(64, 3))
     for field in reversed(header.type.wire_fields):
-        ref = model.FieldRef(header.name, field.name, field.width, field.signed)
         value = resize(builder, rest, field.width)
         width = resize(builder, bits, rest.type.width) if field.kind == "varbit" else number(8 * size, field.width)
         if field.kind == "varbit":
             value = builder.and_(value, _ones(builder, field.width, bits))
-        storage.store(ref, integer_to_lanes(builder, value, field.width) if is_lanes(ref) else value)
+        storage.store_integer(header.ref(field), value)
         rest = _shifted_right(builder, rest, width)
     storage.store(length_of(header.name), resize(builder, bits, model.LENGTH_WIDTH))
 
@@ -518,8 +519,7 @@ def _write_unaligned(builder: Value, storage: FieldStorage, pointer: Value, head
     bits = resize(builder, storage.load(length_of(header.name)), 64)
     whole, behind = number(8 * size, 0), number(8 * size, 0)
     for field in reversed(header.type.wire_fields):
-        ref = model.FieldRef(header.name, field.name, field.width, field.signed)
-        value = resize(builder, varbit_number(builder, storage, ref), 8 * size)
+        value = resize(builder, varbit_number(builder, storage, header.ref(field)), 8 * size)
         whole = builder.or_(whole, builder.shl(value, behind))
         width = resize(builder, bits, 8 * size) if field.kind == "varbit" else number(8 * size, field.width)
         behind = builder.add(behind, width)

@@ -218,44 +218,40 @@ class TableLowering:
         b, context = self._builder, self._context
         key = self._key_words()
         lengths, count = context.state_pointer(self._cell + 4), context.state_number(self._cell + 5)
-        before, loop, found = b.block, context.block("prefix"), context.block("prefix_found")
-        ask, following = context.block("prefix_ask"), context.block("prefix_next")
-        b.branch(loop)
-        b.position_at_end(loop)
-        at = b.phi(I64)
-        at.add_incoming(number(64, 0), before)
-        b.cbranch(b.icmp_unsigned("<", at, count), ask, found)
-        b.position_at_end(ask)
-        row = byte_offset(b, lengths, b.mul(at, number(64, WORD * (1 + self._layout.words))))
-        masked = [b.and_(word, self._word(row, 1 + i)) for i, word in enumerate(key)]
-        ref = self._hash_lookup(masked, [self._word(row, 0)])
-        asked = b.block
-        b.cbranch(b.icmp_unsigned("!=", ref, number(64, 0)), found, following)
-        b.position_at_end(following)
-        at.add_incoming(b.add(at, number(64, 1)), following)
-        b.branch(loop)
-        b.position_at_end(found)
-        result = b.phi(I64)
-        result.add_incoming(number(64, 0), loop)
-        result.add_incoming(ref, asked)
-        return result
+
+        def look(at: Value) -> tuple[Value, Value]:
+            row = byte_offset(b, lengths, b.mul(at, number(64, WORD * (1 + self._layout.words))))
+            masked = [b.and_(word, self._word(row, 1 + i)) for i, word in enumerate(key)]
+            ref = self._hash_lookup(masked, [self._word(row, 0)])
+            return b.icmp_unsigned("!=", ref, number(64, 0)), ref
+
+        return self._first(count, look, "prefix", "ask")
 
     def _ternary(self) -> Value:
         """Looks at every row until one fits."""
         b, context = self._builder, self._context
         values, key = self._key_values(), self._key_words()
         rows, count = context.state_pointer(self._cell + 2), context.state_number(self._cell + 3)
-        before, loop, found = b.block, context.block("row"), context.block("row_found")
-        compare, following = context.block("row_compare"), context.block("row_next")
+
+        def look(at: Value) -> tuple[Value, Value]:
+            row = byte_offset(b, rows, b.mul(at, number(64, WORD * ternary_row_words(self._table))))
+            return self._row_fits(row, key, values), self._word(row, 0)
+
+        return self._first(count, look, "row", "compare")
+
+    def _first(self, count: Value, look: Callable[[Value], tuple[Value, Value]], name: str, step: str) -> Value:
+        """The reference at the first number below ``count`` that fits, 0 for none; ``look`` gives whether, and it."""
+        b, context = self._builder, self._context
+        before, loop, found = b.block, context.block(name), context.block(f"{name}_found")
+        asks, following = context.block(f"{name}_{step}"), context.block(f"{name}_next")
         b.branch(loop)
         b.position_at_end(loop)
         at = b.phi(I64)
         at.add_incoming(number(64, 0), before)
-        b.cbranch(b.icmp_unsigned("<", at, count), compare, found)
-        b.position_at_end(compare)
-        row = byte_offset(b, rows, b.mul(at, number(64, WORD * ternary_row_words(self._table))))
-        fits = self._row_fits(row, key, values)
-        ref = self._word(row, 0)
+        b.cbranch(b.icmp_unsigned("<", at, count), asks, found)
+        b.position_at_end(asks)
+        fits, ref = look(at)
+        asked = b.block
         b.cbranch(fits, found, following)
         b.position_at_end(following)
         at.add_incoming(b.add(at, number(64, 1)), following)
@@ -263,7 +259,7 @@ class TableLowering:
         b.position_at_end(found)
         result = b.phi(I64)
         result.add_incoming(number(64, 0), loop)
-        result.add_incoming(ref, compare)
+        result.add_incoming(ref, asked)
         return result
 
     def _row_fits(self, row: Value, key: list[Value], values: list[Value]) -> Value:

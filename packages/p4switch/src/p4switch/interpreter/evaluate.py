@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import binascii
+import operator
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from p4switch import abi
 from p4switch.interpreter.trace import Change, ChecksumUpdated, ChecksumVerified, Listener
@@ -255,18 +257,6 @@ class Scope:
 def arith(op: str, left: int, right: int) -> int:
     """``left op right``. Where BMv2 aborts (a divisor below 1, a negative dividend), division gives 0."""
     match op:
-        case "&":
-            return left & right
-        case "|":
-            return left | right
-        case "^":
-            return left ^ right
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
         case "<<":
             return left << min(right & SHIFT_MASK, MAX_SHIFT)
         case ">>":
@@ -276,26 +266,22 @@ def arith(op: str, left: int, right: int) -> int:
         case "%":
             return left % right if left >= 0 and right > 0 else 0
         case _:
-            raise AssertionError(f"unknown operator {op!r}")
+            return _OPERATIONS[op](left, right)
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+}  # fmt: skip
+_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "==": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 
 
 def compare(op: str, left: int, right: int) -> bool:
     """``left op right``."""
-    match op:
-        case "==":
-            return left == right
-        case "!=":
-            return left != right
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case ">=":
-            return left >= right
-        case _:
-            raise AssertionError(f"unknown comparison {op!r}")
+    return _COMPARISONS[op](left, right)
 
 
 def cast(op: str, value: int, width: int) -> int:

@@ -285,6 +285,15 @@ class Header:
     metadata: bool
     siblings: tuple[str, ...] = ()
 
+    def ref(self, field: Field) -> FieldRef:
+        """One of its fields."""
+        return FieldRef(self.name, field.name, field.width, field.signed)
+
+    @cached_property
+    def refs(self) -> tuple[FieldRef, ...]:
+        """All its fields, in the order of declaration."""
+        return tuple(map(self.ref, self.type.fields))
+
     @property
     def bytes(self) -> int:
         """Size on the wire, without a varbit field; a header's bits are a multiple of 8."""
@@ -514,12 +523,7 @@ def last_index(stack: Stack) -> DataExpr:
 
 def field_of(choice: Choice, headers: dict[str, Header], name: str) -> DataExpr:
     """A field of a header that is chosen at run time."""
-
-    def value(header: str) -> DataExpr:
-        field = headers[header].type.by_name[name]
-        return FieldRef(header, name, field.width, field.signed)
-
-    return choice.data(value)
+    return choice.data(lambda header: headers[header].ref(headers[header].type.by_name[name]))
 
 
 def is_valid(choice: Choice, groups: HeaderGroups) -> BoolExpr:

@@ -130,7 +130,7 @@ class Scope:
         found = header.type.by_name.get(field_name)
         if found is None:
             raise ProgramError(f"{where}: header {header.name!r} has no field {field_name!r}")
-        return model.FieldRef(header.name, found.name, found.width, found.signed)
+        return header.ref(found)
 
     def target(self, value: object, where: str) -> model.FieldRef:
         """A field that may be assigned to."""

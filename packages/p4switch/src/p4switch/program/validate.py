@@ -30,7 +30,7 @@ def in_parser(primitive: model.Primitive, where: str) -> None:
 
 def check_primitive(primitive: model.Primitive, program: model.Program, budget: ExpressionBudget, where: str) -> None:
     """One primitive and those that it consists of. Raises ProgramError."""
-    for expr in _expressions(primitive):
+    for expr in model.operands(primitive):
         budget.check(expr, where)
     match primitive:
         case model.Several(
@@ -41,22 +41,16 @@ def check_primitive(primitive: model.Primitive, program: model.Program, budget: 
         case model.Several(primitives=steps):
             # Loaded from one primitive of the JSON: only these may write what is hidden.
             for step in steps:
-                for expr in _expressions(step):
+                for expr in model.operands(step):
                     budget.check(expr, where)
                 _check_copies(step, program, where)
         case model.OneOf(cases=cases):
             for _, step in cases:
                 check_primitive(step, program, budget, where)
-        case (
-            model.Assign(target=target)
-            | model.RegisterRead(target=target)
-            | model.Hash(target=target)
-            | model.Random(target=target)
-            | model.ExecuteMeter(target=target)
-        ):
-            _check_target(target, program, where)
-            _check_extern(primitive, program, where)
         case _:
+            written = model.target_of(primitive)
+            if written is not None:
+                _check_target(written, program, where)
             _check_copies(primitive, program, where)
             _check_extern(primitive, program, where)
 
@@ -92,37 +86,6 @@ def _check_extern(primitive: model.Primitive, program: model.Program, where: str
                 raise ProgramError(f"{where}: meter {name!r} is a table's direct meter")
             if target.width > 64:
                 raise ProgramError(f"{where}: {target} has {target.width} bits, too many for a color")
-        case _:
-            pass
-
-
-def _expressions(primitive: model.Primitive) -> Iterator[model.Expr]:
-    match primitive:
-        case model.Assign(value=value):
-            yield value
-        case model.Count(index=index) | model.RegisterRead(index=index) | model.ExecuteMeter(index=index):
-            yield index
-        case model.RegisterWrite(index=index, value=value):
-            yield index
-            yield value
-        case model.Hash(base=base, size=size):
-            yield base
-            yield size
-        case model.Random(low=low, high=high):
-            yield low
-            yield high
-        case model.JumpIfZero(condition=condition):
-            yield condition
-        case model.LogMessage(arguments=arguments):
-            yield from arguments
-        case model.Assertion(condition=holds):
-            yield holds
-        case model.Clone(session=session):
-            yield session
-        case model.Truncate(length=length):
-            yield length
-        case model.OneOf(cases=cases):
-            yield from (condition for condition, _ in cases)
         case _:
             pass
 

@@ -239,22 +239,12 @@ def _indexed_alike(program: model.Program) -> list[tuple[model.RegisterArray, ..
 def _single_definitions(program: model.Program) -> dict[model.FieldRef, model.DataExpr]:
     found: dict[model.FieldRef, set[model.DataExpr]] = {}
     opaque: set[model.FieldRef] = set()
-    for action in program.actions.values():
-        _collect(action, found, opaque)
+    for primitive in (one for action in program.actions.values() for one in action.primitives):
+        if isinstance(primitive, model.Assign):
+            found.setdefault(primitive.target, set()).add(primitive.value)
+        elif isinstance(primitive, model.RegisterRead):
+            opaque.add(primitive.target)
     return {f: next(iter(values)) for f, values in found.items() if len(values) == 1 and f not in opaque}
-
-
-def _collect(
-    action: model.Action, found: dict[model.FieldRef, set[model.DataExpr]], opaque: set[model.FieldRef]
-) -> None:
-    for primitive in action.primitives:
-        match primitive:
-            case model.Assign(target=target, value=value):
-                found.setdefault(target, set()).add(value)
-            case model.RegisterRead(target=target):
-                opaque.add(target)
-            case _:
-                pass
 
 
 def _resolve(
@@ -291,14 +281,11 @@ def allocate_group(group: RegisterGroup) -> NDArray[np.uint8]:
     return untouched((group.size, group.stride), np.uint8)
 
 
-class Register:
-    """One register array of a device: ``size`` unsigned cells of ``bitwidth`` bits."""
+class Array:
+    """What arrays of registers, counters and meters share; ``spec`` is what the program says of one."""
 
-    def __init__(self, spec: model.RegisterArray, rows: NDArray[np.uint8], offset: int) -> None:
-        """A view of the bytes from ``offset`` in each of ``rows``."""
-        self.spec = spec
-        self._cells = rows[:, offset : offset + cell_bytes(spec.width)]
-        self._swap = cell_kind(spec.width) == "lanes"
+    what = ""
+    spec: model.RegisterArray | model.CounterArray | model.MeterArray
 
     @property
     def name(self) -> str:
@@ -310,6 +297,25 @@ class Register:
         """Number of cells."""
         return self.spec.size
 
+    def checked(self, index: int) -> int:
+        """An index that is within. Raises IndexError."""
+        if not 0 <= index < self.size:
+            raise IndexError(f"{self.what} {self.name}: index {index} is not in 0..{self.size - 1}")
+        return index
+
+
+class Register(Array):
+    """One register array of a device: ``size`` unsigned cells of ``bitwidth`` bits."""
+
+    what = "register"
+    spec: model.RegisterArray
+
+    def __init__(self, spec: model.RegisterArray, rows: NDArray[np.uint8], offset: int) -> None:
+        """A view of the bytes from ``offset`` in each of ``rows``."""
+        self.spec = spec
+        self._cells = rows[:, offset : offset + cell_bytes(spec.width)]
+        self._swap = cell_kind(spec.width) == "lanes"
+
     @property
     def bitwidth(self) -> int:
         """Bits of a cell."""
@@ -317,7 +323,7 @@ class Register:
 
     def read(self, index: int) -> int:
         """The value of a cell. Raises IndexError."""
-        raw = self._cell(index).tobytes()
+        raw = self._cells[self.checked(index)].tobytes()
         if self._swap:
             return int.from_bytes(np.frombuffer(raw, "<u4").astype(">u4").tobytes(), "big")
         return int.from_bytes(raw, "little")
@@ -333,7 +339,7 @@ class Register:
     def write(self, index: int, value: int) -> None:
         """Sets a cell to ``value`` mod 2**bitwidth. Raises IndexError."""
         value &= (1 << self.bitwidth) - 1
-        cell = self._cell(index)
+        cell = self._cells[self.checked(index)]
         if self._swap:
             raw = np.frombuffer(value.to_bytes(len(cell), "big"), ">u4").astype("<u4").tobytes()
         else:
@@ -343,9 +349,3 @@ class Register:
     def reset(self) -> None:
         """Sets every cell to 0."""
         self._cells[:] = 0
-
-    def _cell(self, index: int) -> NDArray[np.uint8]:
-        if not 0 <= index < self.size:
-            raise IndexError(f"register {self.name}: index {index} is not in 0..{self.size - 1}")
-        cell: NDArray[np.uint8] = self._cells[index]
-        return cell
