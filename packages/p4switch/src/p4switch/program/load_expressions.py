@@ -18,6 +18,7 @@ from p4switch.program.errors import (
     ProgramError,
     SourceInfo,
     UnsupportedConstruct,
+    each,
     get,
     hexstr,
     number,
@@ -157,16 +158,15 @@ def load_headers(root: Json, groups: model.HeaderGroups) -> dict[str, model.Head
         for union in groups.unions.values()
         for header in union.headers
     }
-    types = {t.name: t for t in (_header_type(obj) for obj in objects(root, "header_types", "program"))}
+    types = {name: _header_type(name, where, obj) for name, where, obj in each(root, "header_types", "header type")}
     headers: dict[str, model.Header] = {}
-    for obj in objects(root, "headers", "program"):
-        name = get(obj, "name", str, "headers")
-        type_name = get(obj, "header_type", str, f"header {name!r}")
+    for name, where, obj in each(root, "headers", "header"):
+        type_name = get(obj, "header_type", str, where)
         if type_name not in types:
-            raise ProgramError(f"header {name!r}: unknown header type {type_name!r}")
+            raise ProgramError(f"{where}: unknown header type {type_name!r}")
         header = model.Header(name, types[type_name], bool(obj.get("metadata", False)), siblings.get(name, ()))
         if not header.metadata and header.type.bits % 8 != 0:
-            raise ProgramError(f"header {name!r}: {header.type.bits} bits are no whole number of bytes")
+            raise ProgramError(f"{where}: {header.type.bits} bits are no whole number of bytes")
         headers[name] = header
     return headers
 
@@ -180,9 +180,7 @@ def load_aliases(root: Json, scope: Scope) -> dict[str, model.FieldRef]:
     return aliases
 
 
-def _header_type(obj: Json) -> model.HeaderType:
-    name = get(obj, "name", str, "header_types")
-    where = f"header type {name!r}"
+def _header_type(name: str, where: str, obj: Json) -> model.HeaderType:
     fields: list[model.Field] = []
     offset = 0
     for item in get(obj, "fields", list, where):
@@ -481,21 +479,6 @@ def one_of(cases: list[tuple[model.BoolExpr, model.Primitive]], source: SourceIn
     return model.OneOf(tuple(cases), source)
 
 
-def with_target(
-    expressions: ExpressionLoader, value: object, make: Callable[[model.FieldRef], model.Primitive]
-) -> model.Primitive:
-    """A primitive that writes a field, which may be chosen at run time."""
-    return one_of([(condition, make(target)) for condition, target in expressions.target(value)], expressions.source)
-
-
-def with_header(
-    expressions: ExpressionLoader, value: object, make: Callable[[str], model.Primitive]
-) -> model.Primitive:
-    """A primitive on one header, which may be chosen at run time."""
-    choice = expressions.header(value)
-    return one_of([(condition, make(name)) for condition, name in choice.conditions], expressions.source)
-
-
 def assign_header(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
     """``assign_header``."""
     scope, source = expressions.scope, expressions.source
@@ -513,7 +496,7 @@ def assign_union(expressions: ExpressionLoader, target: object, origin: object) 
     return one_of(cases, source)
 
 
-def assign_stack(expressions: ExpressionLoader, name: str, target: object, origin: object) -> model.Primitive:
+def assign_stack(name: str, expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
     """``assign_header_stack`` and ``assign_union_stack``: ``next`` and all elements."""
     to, of = expressions.stack(target), expressions.stack(origin)
     if to.size != of.size or bool(to.unions) != bool(of.unions):

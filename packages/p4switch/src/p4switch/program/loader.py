@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -18,6 +18,7 @@ from p4switch.program.errors import (
     SourceInfo,
     UnsupportedConstruct,
     cyclic,
+    each,
     get,
     hexstr,
     number,
@@ -28,14 +29,10 @@ from p4switch.program.errors import (
 )
 from p4switch.program.load_actions import (
     Externs,
-    PathSections,
     PrimitiveLoader,
     load_actions,
-    load_calculations,
     load_checksums,
-    load_counters,
     load_profiles,
-    load_registers,
 )
 from p4switch.program.load_expressions import (
     UNSUPPORTED_VALUES,
@@ -57,33 +54,24 @@ DEFAULT_MAX_SIZE: Final = 16384
 class ControlLoader:
     """Loads the tables and conditionals of pipelines."""
 
-    def __init__(
-        self,
-        scope: Scope,
-        actions: dict[int, model.Action],
-        counters: dict[str, model.CounterArray],
-        paths: PathSections,
-    ) -> None:
+    def __init__(self, scope: Scope, actions: dict[int, model.Action], externs: Externs) -> None:
         self._scope = scope
-        self._meters = paths.meters
+        self._meters = externs.meters
         self.profiles: dict[str, model.ActionProfile] = {}
         self._actions = actions
-        self._direct = {c.table: c.name for c in counters.values() if c.table is not None}
+        self._direct = {c.table: c.name for c in externs.counters.values() if c.table is not None}
 
-    def pipeline(self, obj: Json) -> model.Pipeline:
+    def pipeline(self, name: str, where: str, obj: Json) -> model.Pipeline:
         """One pipeline."""
-        name = get(obj, "name", str, "pipelines")
-        if objects(obj, "action_calls", f"pipeline {name!r}"):
-            raise UnsupportedConstruct("'action_calls' (p4c writes tables)", f"pipeline {name!r}")
-        nodes: dict[str, model.Node] = {}
-        for table in objects(obj, "tables", f"pipeline {name!r}"):
-            node = self._table(table)
-            nodes[node.name] = node
+        if objects(obj, "action_calls", where):
+            raise UnsupportedConstruct("'action_calls' (p4c writes tables)", where)
+        nodes: dict[str, model.Node] = {
+            name: self._table(name, of, table) for name, of, table in each(obj, "tables", "table", where)
+        }
         self._load_profiles(obj, nodes)
-        for item in objects(obj, "conditionals", f"pipeline {name!r}"):
-            conditional = self._conditional(item)
-            nodes[conditional.name] = conditional
-        pipeline = model.Pipeline(name, optional(obj, "init_table", str, f"pipeline {name!r}"), nodes)
+        for node, of, item in each(obj, "conditionals", "condition", where):
+            nodes[node] = self._conditional(node, of, item)
+        pipeline = model.Pipeline(name, optional(obj, "init_table", str, where), nodes)
         _check_pipeline_targets(pipeline)
         return replace(pipeline, watched=cyclic({name: node.following for name, node in nodes.items()}))
 
@@ -99,17 +87,14 @@ class ControlLoader:
             if name not in self.profiles:
                 raise ProgramError(f"action profile {name!r} is not declared")
 
-    def _conditional(self, obj: Json) -> model.Conditional:
-        name = get(obj, "name", str, "conditionals")
+    def _conditional(self, name: str, where: str, obj: Json) -> model.Conditional:
         source = source_of(obj)
-        condition = ExpressionLoader(self._scope, f"condition {name!r}", source).bool(obj.get("expression"))
-        return model.Conditional(
-            name, condition, optional(obj, "true_next", str, name), optional(obj, "false_next", str, name), source
-        )
+        condition = ExpressionLoader(self._scope, where, source).bool(obj.get("expression"))
+        yes, no = (optional(obj, key, str, name) for key in ("true_next", "false_next"))
+        return model.Conditional(name, condition, yes, no, source)
 
-    def _table(self, obj: Json) -> model.MatchTable:
-        name = get(obj, "name", str, "tables")
-        where, source = f"table {name!r}", source_of(obj)
+    def _table(self, name: str, where: str, obj: Json) -> model.MatchTable:
+        source = source_of(obj)
         _refuse(obj, where, source)
         keys = tuple(self._key(key, where, source) for key in objects(obj, "key", where))
         if sum(key.kind == "lpm" for key in keys) > 1:
@@ -251,23 +236,19 @@ def _check_pipeline_targets(pipeline: model.Pipeline) -> None:
 
 def load_parser(root: Json, scope: Scope, externs: Externs) -> model.Parser:
     """The one parser that simple_switch runs, called ``parser``."""
-    parsers = {get(p, "name", str, "parsers"): p for p in objects(root, "parsers", "program")}
+    parsers = {name: obj for name, _, obj in each(root, "parsers", "parser")}
     if "parser" not in parsers:
         raise ProgramError(f"parsers: no parser is called 'parser' (found: {sorted(parsers)})")
     obj = parsers["parser"]
-    states = {
-        get(state, "name", str, "parse_states"): _state(state, scope, externs)
-        for state in objects(obj, "parse_states", "parser")
-    }
+    found = each(obj, "parse_states", "parser state", "parser")
+    states = {name: _state(name, where, state, scope, externs) for name, where, state in found}
     start = optional(obj, "init_state", str, "parser")
     parser = model.Parser(start, states)
     _check_parser_targets(parser)
     return model.Parser(start, states, _idle_loops(parser, scope))
 
 
-def _state(obj: Json, scope: Scope, externs: Externs) -> model.ParserState:
-    name = get(obj, "name", str, "parse_states")
-    where = f"parser state {name!r}"
+def _state(name: str, where: str, obj: Json, scope: Scope, externs: Externs) -> model.ParserState:
     operations = tuple(_operation(op, scope, externs, where) for op in objects(obj, "parser_ops", where))
     keys = tuple(_key(key, scope, where) for key in objects(obj, "transition_key", where))
     transitions = tuple(_transition(t, keys, externs, where) for t in objects(obj, "transitions", where))
@@ -379,10 +360,10 @@ def _value_set_transition(
     obj: Json, keys: tuple[model.SelectKey, ...], externs: Externs, next_state: str | None, where: str
 ) -> model.Transition:
     name = get(obj, "value", str, where)
-    if name not in externs.paths.value_sets:
+    if name not in externs.value_sets:
         raise ProgramError(f"{where}: value set {name!r} is not declared")
     widths = tuple(key_width(key) for key in keys)
-    if externs.paths.value_sets[name].width != sum(widths):
+    if externs.value_sets[name].width != sum(widths):
         raise ProgramError(f"{where}: value set {name!r} is not as wide as the keys of the select")
     bits = 8 * sum((w + 7) // 8 for w in widths)
     mask = hexstr(obj["mask"], where) if obj.get("mask") is not None else (1 << bits) - 1
@@ -505,12 +486,10 @@ def _load(root: Json, name: str) -> model.Program:
     _refuse_sections(root)
     scope = load_scope(root)
     aliases = load_aliases(root, scope)
-    calculations = load_calculations(root, scope)
-    paths = PathSections.load(root, scope)
-    externs = Externs(load_registers(root), load_counters(root), calculations, paths)
+    externs = Externs.load(root, scope)
     actions = load_actions(root, scope, externs)
-    control = ControlLoader(scope, actions, externs.counters, paths)
-    pipelines = {get(p, "name", str, "pipelines"): control.pipeline(p) for p in objects(root, "pipelines", "program")}
+    control = ControlLoader(scope, actions, externs)
+    pipelines = {name: control.pipeline(name, where, obj) for name, where, obj in each(root, "pipelines", "pipeline")}
     for wanted in ("ingress", "egress"):
         if wanted not in pipelines:
             raise ProgramError(f"pipelines: no pipeline is called {wanted!r} (found: {sorted(pipelines)})")
@@ -524,15 +503,9 @@ def _load(root: Json, name: str) -> model.Program:
         ingress=pipelines["ingress"],
         egress=pipelines["egress"],
         deparser=_deparser(root, scope),
-        registers=externs.registers,
-        counters=externs.counters,
-        calculations=calculations,
-        checksums=load_checksums(root, scope, calculations),
+        checksums=load_checksums(root, scope, externs.calculations),
         aliases=aliases,
-        field_lists=paths.field_lists,
-        learn_lists=paths.learn_lists,
-        meters=paths.meters,
-        value_sets=paths.value_sets,
+        **{field.name: getattr(externs, field.name) for field in fields(externs)},
         profiles=control.profiles,
         fingerprint=hashlib.sha256(canonical.encode()).hexdigest(),
     )
@@ -557,7 +530,7 @@ def _refuse_sections(root: Json) -> None:
 
 
 def _deparser(root: Json, scope: Scope) -> tuple[str, ...]:
-    deparsers = {get(d, "name", str, "deparsers"): d for d in objects(root, "deparsers", "program")}
+    deparsers = {name: obj for name, _, obj in each(root, "deparsers", "deparser")}
     if "deparser" not in deparsers:
         raise ProgramError(f"deparsers: no deparser is called 'deparser' (found: {sorted(deparsers)})")
     obj = deparsers["deparser"]
