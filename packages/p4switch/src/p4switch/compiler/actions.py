@@ -33,36 +33,7 @@ from p4switch.compiler.storage import (
     store_block,
     store_cell,
 )
-from p4switch.program.actions import (
-    Action,
-    AddHeader,
-    Assertion,
-    Assign,
-    AssignHeader,
-    Clone,
-    Count,
-    ExecuteMeter,
-    Exit,
-    GenerateDigest,
-    Hash,
-    Jump,
-    JumpIfZero,
-    LogMessage,
-    MarkToDrop,
-    MoveHeaders,
-    OneOf,
-    PathPrimitive,
-    Primitive,
-    Random,
-    Recirculate,
-    RegisterRead,
-    RegisterWrite,
-    RemoveHeader,
-    Resubmit,
-    Several,
-    Truncate,
-)
-from p4switch.program.expressions import LENGTH_FIELD, Const, DataExpr, FieldRef, walk
+from p4switch.program import model
 from p4switch.state import device_state
 from p4switch.state.layout import cell_kind
 from p4switch.tables.profile import (
@@ -141,7 +112,9 @@ def _take(context: FunctionContext, bucket: Value, need: Value) -> Value:
 # Primitives that consist of others, and shifts of header stacks.
 
 
-def lower_one_of(context: FunctionContext, data: DataLowering, one_of: OneOf, run: Callable[[Primitive], None]) -> None:
+def lower_one_of(
+    context: FunctionContext, data: DataLowering, one_of: model.OneOf, run: Callable[[model.Primitive], None]
+) -> None:
     """The first case whose condition holds; what was known of fields is forgotten."""
     b, done = context.builder, context.block("chosen")
     for condition, primitive in one_of.cases:
@@ -157,7 +130,7 @@ def lower_one_of(context: FunctionContext, data: DataLowering, one_of: OneOf, ru
     data.forget()
 
 
-def lower_random(context: FunctionContext, data: DataLowering, primitive: Random) -> None:
+def lower_random(context: FunctionContext, data: DataLowering, primitive: model.Random) -> None:
     """state.random_numbers, on the state in the device's cells."""
     b, target = context.builder, primitive.target
     low, high = data.number(primitive.low, 64), data.number(primitive.high, 64)
@@ -172,11 +145,10 @@ def lower_random(context: FunctionContext, data: DataLowering, primitive: Random
         every = b.icmp_unsigned("==", count, number(64, 0))
         remainder = b.urem(z, b.select(every, number(64, 1), count))
         value = resize(b, b.add(low, b.select(every, z, remainder)), target.width)
-        data.store(target, integer_to_lanes(b, value, target.width) if is_lanes(target) else value)
-    data.forget(target)
+        data.store_integer(target, value)
 
 
-def move_headers(context: FunctionContext, data: DataLowering, move: MoveHeaders) -> None:
+def move_headers(context: FunctionContext, data: DataLowering, move: model.MoveHeaders) -> None:
     """Takes all values before it stores the first one."""
     storage = context.storage
     values, valid = [], []
@@ -215,21 +187,21 @@ class PathNotes:
         return cls(clone, clone_list, resubmit, recirculate, digest, truncate)
 
 
-def note(context: FunctionContext, data: DataLowering, primitive: PathPrimitive) -> None:
+def note(context: FunctionContext, data: DataLowering, primitive: model.PathPrimitive) -> None:
     """Carries out a primitive."""
     b, notes = context.builder, context.notes
     match primitive:
-        case Clone(session, field_list):
+        case model.Clone(session, field_list):
             b.store(b.or_(data.number(session, 64), number(64, abi.CLONE_VALID)), notes.clone)
             b.store(b.and_(b.load(notes.clone, typ=I64), number(64, 0xFFFF)), notes.clone)
             b.store(number(64, field_list), notes.clone_list)
-        case Resubmit(field_list):
+        case model.Resubmit(field_list):
             b.store(number(64, field_list), notes.resubmit)
-        case Recirculate(field_list):
+        case model.Recirculate(field_list):
             b.store(number(64, field_list), notes.recirculate)
-        case GenerateDigest(learn_list):
+        case model.GenerateDigest(learn_list):
             b.store(number(64, learn_list), notes.digest)
-        case Truncate(length):
+        case model.Truncate(length):
             wanted, before = data.number(length, 64), b.load(notes.truncate, typ=I64)
             b.store(b.select(b.icmp_unsigned("<", wanted, before), wanted, before), notes.truncate)
 
@@ -322,7 +294,7 @@ def store_egress_clone(context: FunctionContext, io: Value, layout: phv.PhvLayou
         copy_bytes(b, byte_offset(b, buffer, layout.payload), payload, length)
 
 
-def _cloned(context: FunctionContext, field: FieldRef) -> Value:
+def _cloned(context: FunctionContext, field: model.FieldRef) -> Value:
     """A header field as it is, a metadata field where the clone's list has it, else 0."""
     b, value = context.builder, context.storage.load(field)
     if not context.program.headers[field.header].metadata:
@@ -350,30 +322,36 @@ class LaneRun:
         reads: of each register that is read, the field that it is read into, to which nothing was assigned before.
     """
 
-    primitives: tuple[Primitive, ...]
+    primitives: tuple[model.Primitive, ...]
     width: int
     group: int | None
-    index: DataExpr
-    reads: Mapping[str, FieldRef]
+    index: model.DataExpr
+    reads: Mapping[str, model.FieldRef]
 
     @classmethod
-    def of(cls, data: DataLowering, primitives: Sequence[Primitive]) -> "LaneRun | None":
+    def of(cls, data: DataLowering, primitives: Sequence[model.Primitive]) -> "LaneRun | None":
         """The longest run that these begin with; ``data`` knows afterwards what it leaves. None: there is none."""
         layout = data.context.layout
-        width, run, assigned, reads, touched = 0, list[Primitive](), set[FieldRef](), dict[str, FieldRef](), set[str]()
+        width, run, assigned, reads, touched = (
+            0,
+            list[model.Primitive](),
+            set[model.FieldRef](),
+            dict[str, model.FieldRef](),
+            set[str](),
+        )
         group: int | None = None
-        index: DataExpr = Const(0)
+        index: model.DataExpr = model.Const(0)
         for primitive in primitives:
             register: str | None = None
             at, size = index, width
             match primitive:
-                case Assign() if is_lanes(primitive.target) and not primitive.target.signed:
+                case model.Assign() if is_lanes(primitive.target) and not primitive.target.signed:
                     size = primitive.target.width
                     fits = data.stays(primitive.value, size)
-                case RegisterRead() if is_lanes(primitive.target) and not primitive.target.signed:
+                case model.RegisterRead() if is_lanes(primitive.target) and not primitive.target.signed:
                     register, at, size = primitive.register, primitive.index, primitive.target.width
                     fits = register not in touched and primitive.target not in assigned
-                case RegisterWrite() if run:
+                case model.RegisterWrite() if run:
                     register, at = primitive.register, primitive.index
                     fits = data.stays(primitive.value, size)
                 case _:
@@ -383,20 +361,20 @@ class LaneRun:
                 fits = fits and size == data.context.program.registers[register].width
                 fits = fits and (group is None or (group == place and index == at))
                 fits = fits and layout.groups[place].stride <= MOST_ROW_BYTES
-            if not fits or width not in (0, size) or not (assigned | set(reads.values())).isdisjoint(walk(at)):
+            if not fits or width not in (0, size) or not (assigned | set(reads.values())).isdisjoint(model.walk(at)):
                 break
             width = size
             run.append(primitive)
             if register is not None:
                 group, index = layout.registers[register].group, at
                 touched.add(register)
-            if isinstance(primitive, Assign):
+            if isinstance(primitive, model.Assign):
                 assigned.add(primitive.target)
                 data.learn(primitive.target, primitive.value)
-            elif isinstance(primitive, RegisterRead):
+            elif isinstance(primitive, model.RegisterRead):
                 reads[primitive.register] = primitive.target
                 data.forget(primitive.target)
-        if not any(isinstance(primitive, Assign) for primitive in run):
+        if not any(isinstance(primitive, model.Assign) for primitive in run):
             return None  # to copy a cell into a field or back is one move
         return cls(tuple(run), width, group, index, reads)
 
@@ -415,10 +393,10 @@ class ActionLowering:
         self._builder = context.builder
         self._data = DataLowering(context, where, parameters)
 
-    def lower(self, action: Action) -> None:
+    def lower(self, action: model.Action) -> None:
         """All primitives; the builder ends behind them."""
         primitives = action.primitives
-        targets = {p.to for p in primitives if isinstance(p, Jump | JumpIfZero)}
+        targets = {p.to for p in primitives if isinstance(p, model.Jump | model.JumpIfZero)}
         blocks = {at: self._context.block(f"step{at}") for at in sorted(targets)}
         done = 0  # primitives
         for at, primitive in enumerate(primitives):
@@ -433,12 +411,12 @@ class ActionLowering:
                 done = at + len(run.primitives)
                 continue
             match primitive:
-                case Jump(to=to):
+                case model.Jump(to=to):
                     if to <= at:
                         self._context.step()
                     self._builder.branch(blocks[to])
                     self._builder.position_at_end(self._context.block("unreached"))
-                case JumpIfZero(condition=condition, to=to):
+                case model.JumpIfZero(condition=condition, to=to):
                     following = self._context.block("goes_on")
                     zero = self._zero(condition)
                     if to <= at:
@@ -461,51 +439,51 @@ class ActionLowering:
         self._builder.position_at_end(block)
         self._data.forget()
 
-    def _zero(self, condition: DataExpr) -> Value:
+    def _zero(self, condition: model.DataExpr) -> Value:
         value, _ = self._data.exact(condition)
         return self._builder.icmp_unsigned("==", value, number(value.type.width, 0))
 
-    def primitive(self, primitive: Primitive) -> None:
+    def primitive(self, primitive: model.Primitive) -> None:
         """One primitive that is no jump."""
         match primitive:
-            case Assign(target=target, value=value):
+            case model.Assign(target=target, value=value):
                 self._data.assign(target, value)
-            case AssignHeader(target=target, origin=origin):
+            case model.AssignHeader(target=target, origin=origin):
                 self._assign_header(target, origin)
-            case AddHeader(header=header):
+            case model.AddHeader(header=header):
                 self._add_header(header)
-            case RemoveHeader(header=header):
+            case model.RemoveHeader(header=header):
                 self._remove_header(header)
-            case MarkToDrop(header=header):
+            case model.MarkToDrop(header=header):
                 self._mark_to_drop(header)
-            case Count(counter=counter, index=index):
+            case model.Count(counter=counter, index=index):
                 self._count(counter, index)
-            case RegisterRead(target=target, register=register, index=index):
+            case model.RegisterRead(target=target, register=register, index=index):
                 self._register_read(target, register, index)
-            case RegisterWrite(register=register, index=index, value=value):
+            case model.RegisterWrite(register=register, index=index, value=value):
                 self._register_write(register, index, value)
-            case Hash():
+            case model.Hash():
                 self._hash(primitive)
-            case ExecuteMeter(target=target, meter=meter, index=index):
+            case model.ExecuteMeter(target=target, meter=meter, index=index):
                 self._execute_meter(target, meter, index)
-            case Clone() | Resubmit() | Recirculate() | Truncate() | GenerateDigest():
+            case model.Clone() | model.Resubmit() | model.Recirculate() | model.Truncate() | model.GenerateDigest():
                 note(self._context, self._data, primitive)
-            case Exit():
+            case model.Exit():
                 self._builder.store(ir.Constant(I1, 1), self._context.exit_flag)
-            case Assertion(condition=condition):
+            case model.Assertion(condition=condition):
                 failed = self._builder.not_(self._data.condition(condition))
                 cell = self._context.cell_address(self._context.layout.failed_assertions)
                 self._context.add_to(cell, resize(self._builder, failed, 64))
-            case Random():
+            case model.Random():
                 lower_random(self._context, self._data, primitive)
-            case MoveHeaders():
+            case model.MoveHeaders():
                 move_headers(self._context, self._data, primitive)
-            case Several(primitives=steps):
+            case model.Several(primitives=steps):
                 for step in steps:
                     self.primitive(step)
-            case OneOf():
+            case model.OneOf():
                 lower_one_of(self._context, self._data, primitive, self.primitive)
-            case LogMessage():
+            case model.LogMessage():
                 pass  # nobody reads logs of machine code
             case _:
                 raise AssertionError(f"not a primitive that stands alone: {primitive}")
@@ -542,15 +520,15 @@ class ActionLowering:
         words = BlockWords(b, block, lambda field: storage.load_block(field, block))
         for primitive in run.primitives:
             match primitive:
-                case Assign(target=target, value=value):
+                case model.Assign(target=target, value=value):
                     word = words.of(value)
                     storage.store_block(target, block, word.value)
                     words.hold(target, word)
-                case RegisterRead(target=target, register=register):
+                case model.RegisterRead(target=target, register=register):
                     held = load_block(b, byte_offset(b, row, places[register].offset), block)
                     storage.store_block(target, block, held)
                     words.hold(target, held)
-                case RegisterWrite(register=register, value=value):
+                case model.RegisterWrite(register=register, value=value):
                     store_block(b, byte_offset(b, row, places[register].offset), block, words.of(value).value)
 
     # --- headers
@@ -571,7 +549,7 @@ class ActionLowering:
             return
         with b.if_then(b.not_(storage.valid(header))):
             for field in storage.fields_of(header):
-                if field.name != LENGTH_FIELD:  # a varbit field keeps its length, as in BMv2
+                if field.name != model.LENGTH_FIELD:  # a varbit field keeps its length, as in BMv2
                     storage.zero(field)
             storage.mark_valid(header, ir.Constant(I1, 1))
             self._lengthen(header_bytes(b, storage, self._context.program.headers[header]))
@@ -591,13 +569,13 @@ class ActionLowering:
 
     def _mark_to_drop(self, header: str) -> None:
         fields = {f.name: f for f in self._context.storage.fields_of(header)}
-        self._data.assign(fields["egress_spec"], Const(DROP_PORT))
+        self._data.assign(fields["egress_spec"], model.Const(DROP_PORT))
         if "mcast_grp" in fields:
-            self._data.assign(fields["mcast_grp"], Const(0))
+            self._data.assign(fields["mcast_grp"], model.Const(0))
 
     # --- externs
 
-    def _count(self, counter: str, index: DataExpr) -> None:
+    def _count(self, counter: str, index: model.DataExpr) -> None:
         b, context = self._builder, self._context
         spec = context.program.counters[counter]
         if spec.size == 0:
@@ -607,26 +585,23 @@ class ActionLowering:
             cells = context.state_pointer(context.layout.counters[counter])
             count_packet(context, byte_offset(b, cells, b.shl(resize(b, at, 64), number(64, 4))))
 
-    def _execute_meter(self, target: FieldRef, meter: str, index: DataExpr) -> None:
+    def _execute_meter(self, target: model.FieldRef, meter: str, index: model.DataExpr) -> None:
         b, context = self._builder, self._context
         spec = context.program.meters[meter]
         at = self._data.number(index, INDEX_BITS)
         with b.if_then(b.icmp_unsigned("<", at, number(INDEX_BITS, spec.size)), likely=True):
             cell = meter_cell(context, context.state_pointer(context.layout.meters[meter]), resize(b, at, 64))
-            color = resize(b, execute_meter(context, cell, spec.unit), target.width)
-            self._data.store(target, integer_to_lanes(b, color, target.width) if is_lanes(target) else color)
-        self._data.forget(target)
+            self._data.store_integer(target, resize(b, execute_meter(context, cell, spec.unit), target.width))
 
-    def _register_read(self, target: FieldRef, register: str, index: DataExpr) -> None:
+    def _register_read(self, target: model.FieldRef, register: str, index: model.DataExpr) -> None:
         b = self._builder
         spec = self._context.program.registers[register]
         inside, cell = self._register_cell(register, index)
         with b.if_then(inside, likely=True):
             value = load_cell(b, cell(), spec.width)
             self._data.store(target, self._converted(value, spec.width, target))
-        self._data.forget(target)
 
-    def _register_write(self, register: str, index: DataExpr, value: DataExpr) -> None:
+    def _register_write(self, register: str, index: model.DataExpr, value: model.DataExpr) -> None:
         b = self._builder
         spec = self._context.program.registers[register]
         wide = cell_kind(spec.width) == "lanes"
@@ -635,13 +610,13 @@ class ActionLowering:
             number_or_lanes = self._data.lanes(value, spec.width) if wide else self._data.number(value, spec.width)
             store_cell(b, cell(), number_or_lanes, spec.width)
 
-    def _register_cell(self, register: str, index: DataExpr) -> tuple[Value, Callable[[], Value]]:
+    def _register_cell(self, register: str, index: model.DataExpr) -> tuple[Value, Callable[[], Value]]:
         """Whether the index is within the array, and what makes the cell's address."""
         place = self._context.layout.registers[register]
         inside, row = self._register_row(place.group, index)
         return inside, lambda: byte_offset(self._builder, row(), place.offset)
 
-    def _register_row(self, number_of_group: int, index: DataExpr) -> tuple[Value, Callable[[], Value]]:
+    def _register_row(self, number_of_group: int, index: model.DataExpr) -> tuple[Value, Callable[[], Value]]:
         """The same of the row of cells that lie side by side."""
         b, context = self._builder, self._context
         group = context.layout.groups[number_of_group]
@@ -653,7 +628,7 @@ class ActionLowering:
 
         return b.icmp_unsigned("<", at, number(INDEX_BITS, group.size)), address
 
-    def _converted(self, value: Value, width: int, target: FieldRef) -> Value:
+    def _converted(self, value: Value, width: int, target: model.FieldRef) -> Value:
         """A register's value in the form in which a field of another width is kept."""
         from_lanes, to_lanes = cell_kind(width) == "lanes", is_lanes(target)
         if from_lanes and to_lanes and width == target.width:
@@ -662,15 +637,13 @@ class ActionLowering:
         whole = lanes_to_integer(b, value, target.width) if from_lanes else resize(b, value, target.width)
         return integer_to_lanes(b, whole, target.width) if to_lanes else whole
 
-    def _hash(self, primitive: Hash) -> None:
+    def _hash(self, primitive: model.Hash) -> None:
         b, data = self._builder, self._data
         base, size = data.number(primitive.base, 64), data.number(primitive.size, 64)
         divisor = b.select(b.icmp_unsigned("==", size, number(64, 0)), number(64, 1), size)
         hashed = HashLowering(self._context, self._context.program.calculations[primitive.calculation]).result()
         value = b.add(b.urem(hashed, divisor), base)
-        target = primitive.target
-        whole = resize(b, value, target.width)
-        data.store(target, integer_to_lanes(b, whole, target.width) if is_lanes(target) else whole)
+        data.store_integer(primitive.target, resize(b, value, primitive.target.width))
 
 
 def count_packet(context: FunctionContext, cell: Value) -> None:

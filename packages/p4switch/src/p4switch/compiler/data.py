@@ -27,60 +27,8 @@ from p4switch.compiler.storage import (
     resize,
     sign_resize,
 )
-from p4switch.program.actions import (
-    AddHeader,
-    Assertion,
-    Assign,
-    AssignHeader,
-    Calculation,
-    Clone,
-    Conditional,
-    Count,
-    ExecuteMeter,
-    FieldInput,
-    Hash,
-    HeaderInput,
-    JumpIfZero,
-    LearnList,
-    MoveHeaders,
-    OneOf,
-    Pipeline,
-    Primitive,
-    Random,
-    Recirculate,
-    RegisterRead,
-    RegisterWrite,
-    RemoveHeader,
-    Several,
-    Truncate,
-)
+from p4switch.program import model
 from p4switch.program.errors import SHIFT_MASK, UnsupportedConstruct
-from p4switch.program.expressions import (
-    LENGTH_FIELD,
-    LENGTH_WIDTH,
-    Arith,
-    BoolConst,
-    BoolExpr,
-    BoolSelect,
-    Cast,
-    Compare,
-    Const,
-    DataExpr,
-    Expr,
-    FieldRef,
-    HeaderEqual,
-    Invert,
-    Logic,
-    Lookahead,
-    Not,
-    Parameter,
-    Select,
-    ToBool,
-    ToData,
-    Valid,
-    walk,
-)
-from p4switch.program.program import Program
 from p4switch.state.layout import LANE_BITS, WIDE_BITS, cell_bytes, cell_kind
 
 # The buffer between ingress and egress: what of a packet is kept, and where.
@@ -96,23 +44,23 @@ _ALIGNMENT = 8
 class KeptLayout:
     """Where the fields of field lists and digests lie in the buffer at KEPT_ADDRESS."""
 
-    offsets: dict[FieldRef, int]
+    offsets: dict[model.FieldRef, int]
     bytes: int
 
     @classmethod
-    def of(cls, program: Program) -> "KeptLayout":
+    def of(cls, program: model.Program) -> "KeptLayout":
         """The layout for a program."""
-        offsets, at = dict[FieldRef, int](), 0
+        offsets, at = dict[model.FieldRef, int](), 0
         for field in program.kept_fields:
             offsets[field] = at
             at += -(-cell_bytes(field.width) // _ALIGNMENT) * _ALIGNMENT
         return cls(offsets, at)
 
-    def values(self, kept: NDArray[np.uint8], learn_list: LearnList) -> tuple[int, ...]:
+    def values(self, kept: NDArray[np.uint8], learn_list: model.LearnList) -> tuple[int, ...]:
         """The elements of a digest, unsigned, from the buffer's bytes."""
-        return tuple(self._bits(kept, e) if isinstance(e, FieldRef) else e.value for e in learn_list.elements)
+        return tuple(self._bits(kept, e) if isinstance(e, model.FieldRef) else e.value for e in learn_list.elements)
 
-    def _bits(self, kept: NDArray[np.uint8], field: FieldRef) -> int:
+    def _bits(self, kept: NDArray[np.uint8], field: model.FieldRef) -> int:
         at, size = self.offsets[field], cell_bytes(field.width)
         cell = kept[at : at + size]
         if cell_kind(field.width) == "lanes":
@@ -135,20 +83,20 @@ ALIGNMENT: Final = 64
 class Needs:
     """Fields and validity bits that a piece of program may read."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: model.Program) -> None:
         self._program = program
-        self.fields: set[FieldRef] = set()
+        self.fields: set[model.FieldRef] = set()
         self.headers: set[str] = set()
 
-    def expression(self, expr: Expr | None) -> None:
+    def expression(self, expr: model.Expr | None) -> None:
         """What an expression reads."""
-        for node in walk(expr) if expr is not None else ():
+        for node in model.walk(expr) if expr is not None else ():
             match node:
-                case FieldRef():
+                case model.FieldRef():
                     self.fields.add(node)
-                case Valid(header):
+                case model.Valid(header):
                     self.headers.add(header)
-                case HeaderEqual(left=one, right=other):
+                case model.HeaderEqual(left=one, right=other):
                     self.header(one)
                     self.header(other)
                 case _:
@@ -157,85 +105,61 @@ class Needs:
     def header(self, name: str) -> None:
         """All of a header."""
         self.headers.add(name)
-        for field in self._program.headers[name].type.fields:
-            self.fields.add(FieldRef(name, field.name, field.width, field.signed))
+        self.fields.update(self._program.headers[name].refs)
 
     def _length(self, header: str) -> None:
         """The length of a header's varbit field."""
-        if LENGTH_FIELD in self._program.headers[header].type.by_name:
-            self.fields.add(FieldRef(header, LENGTH_FIELD, LENGTH_WIDTH))
+        if model.LENGTH_FIELD in self._program.headers[header].type.by_name:
+            self.fields.add(model.FieldRef(header, model.LENGTH_FIELD, model.LENGTH_WIDTH))
 
-    def calculation(self, calculation: Calculation) -> None:
+    def calculation(self, calculation: model.Calculation) -> None:
         """Inputs of a hash."""
         for item in calculation.inputs:
             match item:
-                case FieldInput(field):
+                case model.FieldInput(field):
                     self.fields.add(field)
                     self.headers.add(field.header)
                     self._length(field.header)
-                case HeaderInput(header):
+                case model.HeaderInput(header):
                     self.header(header)
                 case _:
                     pass
 
-    def primitive(self, primitive: Primitive) -> None:
+    def primitive(self, primitive: model.Primitive) -> None:
         """What a primitive reads, and what it may leave as it was."""
+        if isinstance(primitive, model.LogMessage):
+            return  # nobody reads logs of machine code
+        for expr in model.operands(primitive):
+            self.expression(expr)
         match primitive:
-            case Assign(value=value):
-                self.expression(value)
-            case AssignHeader(target=target, origin=origin):
+            case model.AssignHeader(target=target, origin=origin):
                 self.header(origin)
                 self.header(target)
-            case AddHeader(header=header) | RemoveHeader(header=header):
+            case model.AddHeader(header=header) | model.RemoveHeader(header=header):
                 self.headers.add(header)
                 self._length(header)
-            case Random(target=target, low=low, high=high):
-                self.expression(low)
-                self.expression(high)
-                self.fields.add(target)
-            case MoveHeaders(targets=targets):
+            case model.Random(target=field) | model.RegisterRead(target=field) | model.ExecuteMeter(target=field):
+                self.fields.add(field)
+            case model.MoveHeaders(targets=targets):
                 for header in targets:
                     self.header(header)
-            case Several(primitives=steps):
+            case model.Several(primitives=steps):
                 for step in steps:
                     self.primitive(step)
-            case OneOf(cases=cases):
-                for chosen, step in cases:
-                    self.expression(chosen)
+            case model.OneOf(cases=cases):
+                for _, step in cases:
                     self.primitive(step)
-            case Count(index=index):
-                self.expression(index)
-            case RegisterRead(target=target, index=index):
-                self.expression(index)
-                self.fields.add(target)
-            case RegisterWrite(index=index, value=value):
-                self.expression(index)
-                self.expression(value)
-            case Hash(base=base, size=size, calculation=name):
-                self.expression(base)
-                self.expression(size)
+            case model.Hash(calculation=name):
                 self.calculation(self._program.calculations[name])
-            case JumpIfZero(condition=condition):
-                self.expression(condition)
-            case ExecuteMeter(index=index, target=target):
-                self.expression(index)
-                self.fields.add(target)
-            case Clone(session=session, field_list=listed):
-                self.expression(session)
+            case model.Clone(field_list=listed) | model.Recirculate(field_list=listed):
                 self.fields.update(self._program.field_lists[listed].fields)
-            case Recirculate(field_list=listed):
-                self.fields.update(self._program.field_lists[listed].fields)
-            case Truncate(length=length):
-                self.expression(length)
-            case Assertion(condition=holds):
-                self.expression(holds)
             case _:
                 pass
 
-    def pipeline(self, pipeline: Pipeline) -> None:
+    def pipeline(self, pipeline: model.Pipeline) -> None:
         """What the conditions, keys and actions of a pipeline read."""
         for node in pipeline.nodes.values():
-            if isinstance(node, Conditional):
+            if isinstance(node, model.Conditional):
                 self.expression(node.condition)
                 continue
             for key in node.keys:
@@ -255,19 +179,19 @@ class Needs:
                 self.fields.add(checksum.target)
 
 
-def primitives_of(program: Program, actions: Iterable[int]) -> Iterator[Primitive]:
+def primitives_of(program: model.Program, actions: Iterable[int]) -> Iterator[model.Primitive]:
     """The primitives of actions given by id."""
     for ident in actions:
         for primitive in program.actions[ident].primitives:
             yield from _within(primitive)
 
 
-def _within(primitive: Primitive) -> Iterator[Primitive]:
+def _within(primitive: model.Primitive) -> Iterator[model.Primitive]:
     match primitive:
-        case Several(primitives=steps):
+        case model.Several(primitives=steps):
             for step in steps:
                 yield from _within(step)
-        case OneOf(cases=cases):
+        case model.OneOf(cases=cases):
             yield primitive  # for its conditions
             for _, step in cases:
                 yield from _within(step)
@@ -286,7 +210,7 @@ class PhvLayout:
         bytes: what a frame of abi.MAX_FRAME_BYTES needs.
     """
 
-    fields: dict[FieldRef, int]
+    fields: dict[model.FieldRef, int]
     valid: dict[str, int]
     payload: int
 
@@ -296,7 +220,7 @@ class PhvLayout:
         return self.payload + abi.MAX_FRAME_BYTES
 
     @classmethod
-    def of(cls, program: Program) -> "PhvLayout":
+    def of(cls, program: model.Program) -> "PhvLayout":
         """The layout for a program; wide header fields always have a place, since ingress keeps them there."""
         needs = Needs(program)
         needs.pipeline(program.egress)
@@ -304,7 +228,7 @@ class PhvLayout:
         for header in program.deparser:
             needs.header(header)
         fields = needs.fields | set(wide_header_fields(program))
-        at, placed, valid = FIRST_FIELD, dict[FieldRef, int](), dict[str, int]()
+        at, placed, valid = FIRST_FIELD, dict[model.FieldRef, int](), dict[str, int]()
         for field in sorted(fields, key=lambda f: (-cell_bytes(f.width), f.header, f.name)):
             size = cell_bytes(field.width)
             align = min(ALIGNMENT, 1 << (size - 1).bit_length())
@@ -318,14 +242,14 @@ class PhvLayout:
         return cls(placed, valid, -(-at // ALIGNMENT) * ALIGNMENT)
 
 
-def wide_header_fields(program: Program) -> list[FieldRef]:
+def wide_header_fields(program: model.Program) -> list[model.FieldRef]:
     """Header fields that are kept as lanes, in memory."""
     return [
-        FieldRef(header.name, f.name, f.width, f.signed)
+        field
         for header in program.headers.values()
         if not header.metadata
-        for f in header.type.fields
-        if cell_kind(f.width) == "lanes"
+        for field in header.refs
+        if cell_kind(field.width) == "lanes"
     ]
 
 
@@ -348,7 +272,7 @@ class DataLowering:
         context: FunctionContext,
         where: str,
         parameters: Mapping[int, Callable[[int], Value]] | None = None,
-        lookahead: Callable[[Lookahead], Value] | None = None,
+        lookahead: Callable[[model.Lookahead], Value] | None = None,
     ) -> None:
         """Args:
         context: the function.
@@ -361,7 +285,7 @@ class DataLowering:
         self._where = where
         self._parameters = parameters or {}
         self._lookahead = lookahead
-        self._facts: dict[FieldRef, Bits] = {}
+        self._facts: dict[model.FieldRef, Bits] = {}
         self._analysis = Analysis()
         self._lanes = LaneOps(self)
 
@@ -375,35 +299,40 @@ class DataLowering:
         """The function."""
         return self._context
 
-    def stays(self, expr: DataExpr, width: int) -> bool:
+    def stays(self, expr: model.DataExpr, width: int) -> bool:
         """Whether the lanes of an expression stay apart; see LaneOps."""
         return self._lanes.stays(expr, width)
 
     # --- fields
 
-    def assign(self, target: FieldRef, value: DataExpr) -> None:
+    def assign(self, target: model.FieldRef, value: model.DataExpr) -> None:
         """``target = value``; what is known of the value is known of the field from here on."""
         bits = self._analysis.bits(value, target.width)
         self.store(target, self.lanes(value, target.width) if is_lanes(target) else self.number(value, target.width))
         self._know(target, bits)
 
-    def learn(self, target: FieldRef, value: DataExpr) -> None:
+    def learn(self, target: model.FieldRef, value: model.DataExpr) -> None:
         """What ``assign`` would know, for who stores the value in another way."""
         bits = self._analysis.bits(value, target.width)
         self.forget(target)
         self._know(target, bits)
 
-    def _know(self, target: FieldRef, bits: Bits) -> None:
+    def _know(self, target: model.FieldRef, bits: Bits) -> None:
         if not target.signed:
             self._facts[target] = bits
             self._analysis = Analysis(dict(self._facts))
 
-    def store(self, target: FieldRef, value: Value) -> None:
+    def store(self, target: model.FieldRef, value: Value) -> None:
         """Sets a field to a value of its own kind, of which nothing is known."""
         self._context.storage.store(target, value)
         self.forget(target)
 
-    def forget(self, *fields: FieldRef) -> None:
+    def store_integer(self, target: model.FieldRef, value: Value) -> None:
+        """The same of an integer of the field's width."""
+        self._context.storage.store_integer(target, value)
+        self.forget(target)
+
+    def forget(self, *fields: model.FieldRef) -> None:
         """Drops what was known of fields; of all, if none is named."""
         for field in fields or tuple(self._facts):
             self._facts.pop(field, None)
@@ -411,7 +340,7 @@ class DataLowering:
 
     # --- numbers
 
-    def number(self, expr: DataExpr, width: int) -> Value:
+    def number(self, expr: model.DataExpr, width: int) -> Value:
         """``expr mod 2**width`` as an LLVM integer of that width."""
         bounds = self._analysis.bounds(expr)
         if bounds.low is not None and bounds.low == bounds.high:
@@ -425,19 +354,19 @@ class DataLowering:
                 return lanes_to_integer(self._builder, self.lanes(expr, rounded), width)
         return self.integer_number(expr, width)
 
-    def lanes(self, expr: DataExpr, width: int) -> Value:
+    def lanes(self, expr: model.DataExpr, width: int) -> Value:
         """``expr mod 2**width`` as a vector of lanes; width is a multiple of 32."""
         bounds = self._analysis.bounds(expr)
         if bounds.low is not None and bounds.low == bounds.high:
             return lane_constant(width, bounds.low)
         enough = bounds.width() if bounds.is_natural else None
-        if enough is not None and enough < WIDE_BITS and not (isinstance(expr, FieldRef) and is_lanes(expr)):
+        if enough is not None and enough < WIDE_BITS and not (isinstance(expr, model.FieldRef) and is_lanes(expr)):
             return integer_to_lanes(self._builder, self.number(expr, enough), width)
         if self._lanes.can(expr, width):
             return self._lanes.lower(expr, width)
         return integer_to_lanes(self._builder, self.integer_number(expr, width), width)
 
-    def exact(self, expr: DataExpr) -> tuple[Value, Bounds]:
+    def exact(self, expr: model.DataExpr) -> tuple[Value, Bounds]:
         """The integer itself: unsigned where its bounds are natural, else two's complement."""
         bounds = self._analysis.bounds(expr)
         width = bounds.width()
@@ -445,41 +374,41 @@ class DataLowering:
             raise UnsupportedConstruct("a left shift whose result has no bound", self._where)
         return self.number(expr, width), bounds
 
-    def integer_number(self, expr: DataExpr, width: int) -> Value:
+    def integer_number(self, expr: model.DataExpr, width: int) -> Value:
         """Like number, by LLVM integer operations on the operands."""
         b = self._builder
         if width > MAX_INTEGER_BITS:
             raise UnsupportedConstruct(f"a number of more than {MAX_INTEGER_BITS} bits", self._where)
         match expr:
-            case Const(value):
+            case model.Const(value):
                 return number(width, value)
-            case FieldRef():
+            case model.FieldRef():
                 value = self._context.storage.load(expr)
                 value = lanes_to_integer(b, value, min(expr.width, width)) if is_lanes(expr) else value
                 return sign_resize(b, value, width) if expr.signed else resize(b, value, width)
-            case Valid(header):
+            case model.Valid(header):
                 return resize(b, self._context.storage.valid(header), width)
-            case Parameter(index=index, width=have):
+            case model.Parameter(index=index, width=have):
                 return resize(b, self._parameters[index](have), width)
-            case Lookahead():
+            case model.Lookahead():
                 return resize(b, self._look(expr), width)
-            case ToData(operand):
+            case model.ToData(operand):
                 return resize(b, self.condition(operand), width)
-            case Invert(operand):
+            case model.Invert(operand):
                 return b.not_(self.number(operand, width))
-            case Select(condition, then, otherwise):
+            case model.Select(condition, then, otherwise):
                 return b.select(self.condition(condition), self.number(then, width), self.number(otherwise, width))
-            case Cast():
+            case model.Cast():
                 return self._cast(expr, width)
-            case Arith():
+            case model.Arith():
                 return self._arith(expr, width)
 
-    def _look(self, expr: Lookahead) -> Value:
+    def _look(self, expr: model.Lookahead) -> Value:
         if self._lookahead is None:
             raise UnsupportedConstruct("lookahead outside the parser", self._where)
         return self._lookahead(expr)
 
-    def _arith(self, expr: Arith, width: int) -> Value:
+    def _arith(self, expr: model.Arith, width: int) -> Value:
         if expr.op == "*" and width > MAX_PRODUCT_BITS:
             raise UnsupportedConstruct(f"a product of more than {MAX_PRODUCT_BITS} bits", self._where)
         if expr.op in _BITWISE:
@@ -491,9 +420,9 @@ class DataLowering:
             return self._shift_right(expr, width)
         return self._divide(expr, width)
 
-    def _shift_left(self, expr: Arith, width: int) -> Value:
+    def _shift_left(self, expr: model.Arith, width: int) -> Value:
         b = self._builder
-        if isinstance(expr.right, Const):
+        if isinstance(expr.right, model.Const):
             by = expr.right.value
             if not 0 <= by < width:
                 return number(width, 0)
@@ -501,9 +430,9 @@ class DataLowering:
         amount, fits = self._shift_amount(expr.right, width)
         return b.select(fits, b.shl(self.number(expr.left, width), amount), number(width, 0))
 
-    def _shift_right(self, expr: Arith, width: int) -> Value:
+    def _shift_right(self, expr: model.Arith, width: int) -> Value:
         b = self._builder
-        if isinstance(expr.right, Const):
+        if isinstance(expr.right, model.Const):
             by = expr.right.value
             bounds = self._analysis.bounds(expr.left)
             need = bounds.width()
@@ -521,7 +450,7 @@ class DataLowering:
         amount = b.select(fits, amount, number(have, have - 1))
         return sign_resize(b, b.ashr(value, amount), width)
 
-    def _shift_amount(self, expr: DataExpr, width: int) -> tuple[Value, Value]:
+    def _shift_amount(self, expr: model.DataExpr, width: int) -> tuple[Value, Value]:
         """A shift amount modulo 2**32 as an integer of ``width`` bits, and whether it is below ``width``."""
         b = self._builder
         bounds = self._analysis.bounds(expr)
@@ -533,7 +462,7 @@ class DataLowering:
         # A shift by the width or more is undefined in LLVM, even where the result is not used.
         return resize(b, b.select(fits, value, number(have, 0)), width), fits
 
-    def _divide(self, expr: Arith, width: int) -> Value:
+    def _divide(self, expr: model.Arith, width: int) -> Value:
         """``/`` and ``%`` of natural numbers; BMv2 aborts on negative ones and on a divisor of 0: here 0 results."""
         b = self._builder
         (left, left_bounds), (right, right_bounds) = self.exact(expr.left), self.exact(expr.right)
@@ -549,7 +478,7 @@ class DataLowering:
         result = b.udiv(left, divisor) if expr.op == "/" else b.urem(left, divisor)
         return resize(b, b.select(defined, result, number(have, 0)), width)
 
-    def _cast(self, expr: Cast, width: int) -> Value:
+    def _cast(self, expr: model.Cast, width: int) -> Value:
         b = self._builder
         if expr.op == "two_comp_mod":
             return sign_resize(b, self.number(expr.operand, expr.width), width)
@@ -567,31 +496,31 @@ class DataLowering:
 
     # --- conditions
 
-    def condition(self, expr: BoolExpr) -> Value:
+    def condition(self, expr: model.BoolExpr) -> Value:
         """A bool as i1."""
         b = self._builder
         match expr:
-            case BoolConst(value):
+            case model.BoolConst(value):
                 return ir.Constant(I1, int(value))
-            case ToBool(operand):
+            case model.ToBool(operand):
                 return self._nonzero(operand)
-            case Compare():
+            case model.Compare():
                 return self._compare(expr)
-            case Logic(op=op, left=left, right=right):
+            case model.Logic(op=op, left=left, right=right):
                 p, q = self.condition(left), self.condition(right)
                 operations = {"and": b.and_, "or": b.or_, "!=": b.xor}
                 return operations[op](p, q) if op in operations else b.not_(b.xor(p, q))
-            case Not(operand):
+            case model.Not(operand):
                 return b.not_(self.condition(operand))
-            case BoolSelect(condition, then, otherwise):
+            case model.BoolSelect(condition, then, otherwise):
                 return b.select(self.condition(condition), self.condition(then), self.condition(otherwise))
-            case HeaderEqual(left=one, right=other):
+            case model.HeaderEqual(left=one, right=other):
                 return self._headers_equal(one, other)
 
-    def _nonzero(self, expr: DataExpr) -> Value:
-        return self._compare(Compare("!=", expr, Const(0)))
+    def _nonzero(self, expr: model.DataExpr) -> Value:
+        return self._compare(model.Compare("!=", expr, model.Const(0)))
 
-    def _compare(self, expr: Compare) -> Value:
+    def _compare(self, expr: model.Compare) -> Value:
         b = self._builder
         left, right = self._analysis.bounds(expr.left), self._analysis.bounds(expr.right)
         if left.is_natural and right.is_natural:
@@ -611,9 +540,9 @@ class DataLowering:
             return ir.Constant(I1, 0)
         equal = b.and_(storage.valid(one), storage.valid(other))
         for left, right in zip(storage.fields_of(one), storage.fields_of(other), strict=True):
-            if left.name == LENGTH_FIELD:
+            if left.name == model.LENGTH_FIELD:
                 continue  # a varbit field is compared as a number, whatever its length, as in BMv2
-            equal = b.and_(equal, self._compare(Compare("==", left, right)))
+            equal = b.and_(equal, self._compare(model.Compare("==", left, right)))
         return equal
 
 

@@ -24,8 +24,7 @@ from p4switch.compiler.storage import (
     number,
     resize,
 )
-from p4switch.program.actions import Calculation, ConstInput, FieldInput, HeaderInput
-from p4switch.program.expressions import LENGTH_FIELD, FieldRef
+from p4switch.program import model
 
 Step: TypeAlias = Callable[[Value, Value, Value], Value]
 """From accumulator, byte and its position (i64) to the next accumulator."""
@@ -49,7 +48,7 @@ class _Part(NamedTuple):
 class HashLowering:
     """Computes one calculation where the builder stands."""
 
-    def __init__(self, context: FunctionContext, calculation: Calculation) -> None:
+    def __init__(self, context: FunctionContext, calculation: model.Calculation) -> None:
         self._context = context
         self._builder = context.builder
         self._calculation = calculation
@@ -68,23 +67,23 @@ class HashLowering:
         """Each input field in order."""
         data, storage = DataLowering(self._context, f"calculation {self._calculation.name!r}"), self._context.storage
         metadata = {h.name for h in self._context.program.headers.values() if h.metadata}
-        fields: list[FieldRef] = []
+        fields: list[model.FieldRef] = []
         parts: list[_Part] = []
         for item in self._calculation.inputs:
             match item:
-                case ConstInput(value, width):
+                case model.ConstInput(value, width):
                     parts.append(_Part(None, number(width, value)))
-                case FieldInput(field):
+                case model.FieldInput(field):
                     fields = [field]
-                case HeaderInput(header):
-                    fields = [f for f in storage.fields_of(header) if f.name != LENGTH_FIELD]
-            if not isinstance(item, ConstInput):
+                case model.HeaderInput(header):
+                    fields = [f for f in storage.fields_of(header) if f.name != model.LENGTH_FIELD]
+            if not isinstance(item, model.ConstInput):
                 for ref in fields:
                     needs = None if ref.header in metadata else ref.header
                     parts.append(_Part(needs, data.number(ref, ref.width), self._length(ref)))
         return parts
 
-    def _length(self, field: FieldRef) -> Value | None:
+    def _length(self, field: model.FieldRef) -> Value | None:
         """Bits (i32) that a varbit field has now; None for other fields."""
         varbit = self._context.program.headers[field.header].type.varbit
         if varbit is None or varbit.name != field.name:

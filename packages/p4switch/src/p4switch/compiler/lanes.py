@@ -31,22 +31,8 @@ from p4switch.compiler.storage import (
     number,
     pick_lanes,
 )
+from p4switch.program import model
 from p4switch.program.errors import MAX_STEPS, SHIFT_MASK
-from p4switch.program.expressions import (
-    Arith,
-    Cast,
-    Compare,
-    Const,
-    DataExpr,
-    FieldRef,
-    Invert,
-    Lookahead,
-    Parameter,
-    Select,
-    ToData,
-    Valid,
-)
-from p4switch.program.program import Program
 from p4switch.state.layout import LANE_BITS, StateLayout
 
 if TYPE_CHECKING:
@@ -128,13 +114,13 @@ class Analysis:
         facts: bits of fields that are known here, beyond their widths.
     """
 
-    facts: Mapping[FieldRef, Bits] = field(default_factory=dict)
+    facts: Mapping[model.FieldRef, Bits] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._bounds: dict[int, tuple[DataExpr, Bounds]] = {}
-        self._bits: dict[tuple[int, int], tuple[DataExpr, Bits]] = {}
+        self._bounds: dict[int, tuple[model.DataExpr, Bounds]] = {}
+        self._bits: dict[tuple[int, int], tuple[model.DataExpr, Bits]] = {}
 
-    def bounds(self, expr: DataExpr) -> Bounds:
+    def bounds(self, expr: model.DataExpr) -> Bounds:
         """Bounds of the integer."""
         found = self._bounds.get(id(expr))
         if found is None:
@@ -142,7 +128,7 @@ class Analysis:
             found = self._bounds[id(expr)] = (expr, self._compute_bounds(expr))
         return found[1]
 
-    def bits(self, expr: DataExpr, width: int) -> Bits:
+    def bits(self, expr: model.DataExpr, width: int) -> Bits:
         """Bits of the integer modulo ``2**width``."""
         key = (id(expr), width)
         found = self._bits.get(key)
@@ -152,39 +138,39 @@ class Analysis:
 
     # --- bounds
 
-    def _compute_bounds(self, expr: DataExpr) -> Bounds:
+    def _compute_bounds(self, expr: model.DataExpr) -> Bounds:
         match expr:
-            case Const(value):
+            case model.Const(value):
                 return Bounds(value, value)
-            case FieldRef(width=width, signed=True):
+            case model.FieldRef(width=width, signed=True):
                 return _signed(width)
-            case FieldRef():
+            case model.FieldRef():
                 fact = self.facts.get(expr)
                 return Bounds(0, ones(expr.width)) if fact is None else Bounds(fact.must, fact.may)
-            case Valid() | ToData():
+            case model.Valid() | model.ToData():
                 return Bounds(0, 1)
-            case Parameter(width=width) | Lookahead(width=width):
+            case model.Parameter(width=width) | model.Lookahead(width=width):
                 return Bounds(0, ones(width))
-            case Invert(operand):
+            case model.Invert(operand):
                 b = self.bounds(operand)
                 return Bounds(None if b.high is None else -b.high - 1, None if b.low is None else -b.low - 1)
-            case Select(then=then, otherwise=otherwise):
+            case model.Select(then=then, otherwise=otherwise):
                 return _hull(self.bounds(then), self.bounds(otherwise))
-            case Cast():
+            case model.Cast():
                 return self._cast_bounds(expr)
-            case Arith(op="&" | "|" | "^"):
+            case model.Arith(op="&" | "|" | "^"):
                 return self._bitwise_bounds(expr)
-            case Arith(op=op, left=left, right=right):
+            case model.Arith(op=op, left=left, right=right):
                 return _arith_bounds(op, self.bounds(left), self.bounds(right))
 
-    def _cast_bounds(self, expr: Cast) -> Bounds:
+    def _cast_bounds(self, expr: model.Cast) -> Bounds:
         inner = self.bounds(expr.operand)
         limit = Bounds(0, ones(expr.width)) if expr.op == "usat_cast" else _signed(expr.width)
         if expr.op == "two_comp_mod":
             return inner if _within(inner, limit) else limit
         return Bounds(_clamp(inner.low, limit, limit.low), _clamp(inner.high, limit, limit.high))
 
-    def _bitwise_bounds(self, expr: Arith) -> Bounds:
+    def _bitwise_bounds(self, expr: model.Arith) -> Bounds:
         left, right = self.bounds(expr.left), self.bounds(expr.right)
         if left.is_natural and right.is_natural:
             width = max(left.width() or 1, right.width() or 1)
@@ -201,36 +187,36 @@ class Analysis:
 
     # --- bits
 
-    def _compute_bits(self, expr: DataExpr, width: int) -> Bits:
+    def _compute_bits(self, expr: model.DataExpr, width: int) -> Bits:
         all_ones = ones(width)
         match expr:
-            case Const(value):
+            case model.Const(value):
                 return Bits(value & all_ones, value & all_ones)
-            case FieldRef(signed=False):
+            case model.FieldRef(signed=False):
                 fact = self.facts.get(expr, Bits(0, ones(expr.width)))
                 return Bits(fact.must & all_ones, fact.may & all_ones)
-            case Invert(operand):
+            case model.Invert(operand):
                 b = self.bits(operand, width)
                 return Bits(all_ones & ~b.may, all_ones & ~b.must)
-            case Select(then=then, otherwise=otherwise):
+            case model.Select(then=then, otherwise=otherwise):
                 a, b = self.bits(then, width), self.bits(otherwise, width)
                 return Bits(a.must & b.must, a.may | b.may)
-            case Cast(op="two_comp_mod", operand=operand, width=to) if to >= width:
+            case model.Cast(op="two_comp_mod", operand=operand, width=to) if to >= width:
                 return self.bits(operand, width)
-            case Arith(op="&" | "|" | "^"):
+            case model.Arith(op="&" | "|" | "^"):
                 return self._combine(expr, width)
-            case Arith(op="<<", left=left, right=Const(by)) if by >= 0:
+            case model.Arith(op="<<", left=left, right=model.Const(by)) if by >= 0:
                 b = self.bits(left, max(width - by, 1))
                 return Bits((b.must << by) & all_ones, (b.may << by) & all_ones)
-            case Arith(op=">>", left=left, right=Const(by)) if by >= 0:
+            case model.Arith(op=">>", left=left, right=model.Const(by)) if by >= 0:
                 b = self.bits(left, width + by)
                 return Bits(b.must >> by, b.may >> by)
-            case Arith(op="+" | "-"):
+            case model.Arith(op="+" | "-"):
                 return self._sum_bits(expr, width)
             case _:
                 return self._bounded(expr, width)
 
-    def _combine(self, expr: Arith, width: int) -> Bits:
+    def _combine(self, expr: model.Arith, width: int) -> Bits:
         """&, | and ^, bit by bit."""
         a, b = self.bits(expr.left, width), self.bits(expr.right, width)
         if expr.op == "&":
@@ -240,7 +226,7 @@ class Analysis:
         surely_equal = (a.must & b.must) | ~(a.may | b.may)
         return Bits((a.must & ~b.may) | (b.must & ~a.may), ones(width) & ~surely_equal)
 
-    def _sum_bits(self, expr: Arith, width: int) -> Bits:
+    def _sum_bits(self, expr: model.Arith, width: int) -> Bits:
         """Lane by lane where nothing crosses lanes; else what the bounds say."""
         rounded = -(-width // LANE) * LANE
         a, b = self.bits(expr.left, rounded), self.bits(expr.right, rounded)
@@ -258,7 +244,7 @@ class Analysis:
         bounded = self._bounded(expr, width)
         return Bits(from_lanes(must) & ones(width), from_lanes(may) & bounded.may)
 
-    def _bounded(self, expr: DataExpr, width: int) -> Bits:
+    def _bounded(self, expr: model.DataExpr, width: int) -> Bits:
         bounds = self.bounds(expr)
         if bounds.is_natural:
             return Bits(0, ones(width) & ones(bounds.width() or 1))
@@ -344,7 +330,7 @@ class FunctionContext:
         payload: gives address and length (i64) of the bytes that the parser did not extract.
     """
 
-    program: Program
+    program: model.Program
     layout: StateLayout
     builder: Builder
     storage: FieldStorage
@@ -402,108 +388,108 @@ class LaneOps:
         self._data = data
         self._builder = data.context.builder
 
-    def can(self, expr: DataExpr, width: int) -> bool:
+    def can(self, expr: model.DataExpr, width: int) -> bool:
         """Whether the operation at the root of an expression is lane-wise modulo ``2**width``."""
         match expr:
-            case Const() | Invert() | Select():
+            case model.Const() | model.Invert() | model.Select():
                 return True
-            case FieldRef():
+            case model.FieldRef():
                 return is_lanes(expr) and (not expr.signed or width <= expr.width)
-            case Cast(op="two_comp_mod", width=to):
+            case model.Cast(op="two_comp_mod", width=to):
                 return to >= width
-            case Arith(op="&" | "|" | "^"):
+            case model.Arith(op="&" | "|" | "^"):
                 return True
-            case Arith(op="<<" | ">>", right=Const(by)):
+            case model.Arith(op="<<" | ">>", right=model.Const(by)):
                 return by >= 0
-            case Arith(op="+" | "-"):
+            case model.Arith(op="+" | "-"):
                 left, right = self._bits(expr.left, width), self._bits(expr.right, width)
                 within = adds_in_lanes if expr.op == "+" else subtracts_in_lanes
                 return within(left, right, width)
             case _:
                 return False
 
-    def lower(self, expr: DataExpr, width: int) -> Value:
+    def lower(self, expr: model.DataExpr, width: int) -> Value:
         """The vector for an expression that ``can`` accepts."""
         b, data = self._builder, self._data
         match expr:
-            case Const(value):
+            case model.Const(value):
                 return lane_constant(width, value)
-            case FieldRef():
+            case model.FieldRef():
                 return self._fit(data.context.storage.load(expr), width)
-            case Invert(operand):
+            case model.Invert(operand):
                 return b.not_(data.lanes(operand, width))
-            case Select(condition, then, otherwise):
+            case model.Select(condition, then, otherwise):
                 return b.select(data.condition(condition), data.lanes(then, width), data.lanes(otherwise, width))
-            case Cast(operand=operand):
+            case model.Cast(operand=operand):
                 return data.lanes(operand, width)
-            case Arith(op="<<", left=left, right=Const(by)):
+            case model.Arith(op="<<", left=left, right=model.Const(by)):
                 return self._left(left, by, width)
-            case Arith(op=">>", left=left, right=Const(by)):
+            case model.Arith(op=">>", left=left, right=model.Const(by)):
                 return self._right(left, by, width)
-            case Arith(op=op):
+            case model.Arith(op=op):
                 operations = {"+": b.add, "-": b.sub, "&": b.and_, "|": b.or_, "^": b.xor}
                 return operations[op](data.lanes(expr.left, width), data.lanes(expr.right, width))
             case _:
                 raise AssertionError(f"not lane-wise: {expr}")
 
-    def compare(self, expr: Compare, width: int) -> Value:
+    def compare(self, expr: model.Compare, width: int) -> Value:
         """``==`` or ``!=`` of natural numbers below ``2**width``: an or over all lanes of their difference."""
         b = self._builder
         if self.stays(expr.left, width) and self.stays(expr.right, width):
             return self._compare_blocks(expr, width)
-        if expr.right == Const(0):
+        if expr.right == model.Const(0):
             difference = self._data.lanes(expr.left, width)
         else:
             difference = b.xor(self._data.lanes(expr.left, width), self._data.lanes(expr.right, width))
         name = f"llvm.vector.reduce.or.v{width // LANE_BITS}i32"
         return b.icmp_unsigned(expr.op, intrinsic(b, name, I32, [difference]), ir.Constant(I32, 0))
 
-    def _compare_blocks(self, expr: Compare, width: int) -> Value:
+    def _compare_blocks(self, expr: model.Compare, width: int) -> Value:
         b, storage, some = self._builder, self._data.context.storage, None
         for block in blocks_of(width):
             words = BlockWords(b, block, partial(storage.load_block, block=block))
-            difference = words.of(Arith("^", expr.left, expr.right)).value
+            difference = words.of(model.Arith("^", expr.left, expr.right)).value
             if difference.type != block_type(BLOCK_LANES):  # what is left behind the whole blocks
                 difference = pick_lanes(b, difference, list(range(BLOCK_LANES)))
             some = difference if some is None else b.or_(some, difference)
         name = f"llvm.vector.reduce.or.v{BLOCK_LANES}i32"
         return b.icmp_unsigned(expr.op, intrinsic(b, name, I32, [some]), ir.Constant(I32, 0))
 
-    def stays(self, expr: DataExpr, width: int) -> bool:
+    def stays(self, expr: model.DataExpr, width: int) -> bool:
         """Whether every lane of an expression modulo ``2**width`` is of the same lane of its fields, all as wide."""
         match expr:
-            case Const():
+            case model.Const():
                 return True
-            case FieldRef():
+            case model.FieldRef():
                 return is_lanes(expr) and expr.width == width and not expr.signed
-            case Invert(operand):
+            case model.Invert(operand):
                 return self.stays(operand, width)
-            case Cast(op="two_comp_mod", operand=operand, width=to):
+            case model.Cast(op="two_comp_mod", operand=operand, width=to):
                 return to >= width and self.stays(operand, width)
-            case Arith(op="<<", left=left, right=Const(by)):
+            case model.Arith(op="<<", left=left, right=model.Const(by)):
                 return 0 <= by < LANE and self._left_stays(left, by, width) and self.stays(left, width)
-            case Arith(op=">>", left=left, right=Const(by)):
+            case model.Arith(op=">>", left=left, right=model.Const(by)):
                 within = 0 <= by < LANE and self._is_within(left, width) and self._right_stays(left, by, width)
                 return within and self.stays(left, width)
-            case Arith(op="&" | "|" | "^" | "+" | "-", left=left, right=right):
+            case model.Arith(op="&" | "|" | "^" | "+" | "-", left=left, right=right):
                 return self.stays(left, width) and self.stays(right, width) and self.can(expr, width)
             case _:
                 return False
 
-    def _bits(self, expr: DataExpr, width: int) -> Bits:
+    def _bits(self, expr: model.DataExpr, width: int) -> Bits:
         return self._data.analysis.bits(expr, width)
 
-    def _is_within(self, operand: DataExpr, width: int) -> bool:
+    def _is_within(self, operand: model.DataExpr, width: int) -> bool:
         bounds = self._data.analysis.bounds(operand)
         return bounds.is_natural and (bounds.width() or 0) <= width
 
-    def _left_stays(self, operand: DataExpr, by: int, width: int) -> bool:
+    def _left_stays(self, operand: model.DataExpr, by: int, width: int) -> bool:
         """Whether no bit that is shifted left leaves for the next lane, but for lanes that fall off."""
         lanes, bits = divmod(by, LANE_BITS)
         top = _splat_mask(width, ((1 << bits) - 1) << (LANE_BITS - bits))
         return self._bits(operand, width).may & top & ~_top_lanes(width, lanes + 1) == 0
 
-    def _right_stays(self, operand: DataExpr, by: int, width: int) -> bool:
+    def _right_stays(self, operand: model.DataExpr, by: int, width: int) -> bool:
         """The same to the right."""
         bits = by % LANE_BITS
         low = _splat_mask(width, (1 << bits) - 1)
@@ -514,7 +500,7 @@ class LaneOps:
         have, want = vector.type.count, width // LANE_BITS
         return vector if have == want else pick_lanes(self._builder, vector, list(range(have - want, have)))
 
-    def _left(self, operand: DataExpr, by: int, width: int) -> Value:
+    def _left(self, operand: model.DataExpr, by: int, width: int) -> Value:
         b = self._builder
         lanes, bits = divmod(by, LANE_BITS)
         vector, count = self._data.lanes(operand, width), width // LANE_BITS
@@ -527,7 +513,7 @@ class LaneOps:
         far = pick_lanes(b, vector, [i + lanes + 1 for i in range(count)])
         return b.or_(shifted, b.lshr(far, _splat(count, LANE_BITS - bits)))
 
-    def _right(self, operand: DataExpr, by: int, width: int) -> Value:
+    def _right(self, operand: model.DataExpr, by: int, width: int) -> Value:
         b = self._builder
         # Bits above `width` may move in: then compute with as many lanes more, and cut.
         wider = width if self._is_within(operand, width) else width + -(-by // LANE_BITS) * LANE_BITS
@@ -598,35 +584,35 @@ class BlockWords:
     one of these, whatever it looks like.
     """
 
-    def __init__(self, builder: Builder, block: Block, load: Callable[[FieldRef], Value]) -> None:
+    def __init__(self, builder: Builder, block: Block, load: Callable[[model.FieldRef], Value]) -> None:
         """``load`` gives what a field holds in this block before anything is assigned."""
         self._builder = builder
         self._block = block
         self._load = load
-        self._fields: dict[FieldRef, Word] = {}
+        self._fields: dict[model.FieldRef, Word] = {}
         self._made: dict[tuple[str, frozenset[Word] | tuple[Word, ...]], Word] = {}
         self._constants: dict[tuple[int, ...], Word] = {}
 
-    def hold(self, field: FieldRef, value: Word | Value) -> None:
+    def hold(self, field: model.FieldRef, value: Word | Value) -> None:
         """What the field holds from here on."""
         self._fields[field] = value if isinstance(value, Word) else Word(lambda: value)
 
-    def of(self, expr: DataExpr) -> Word:
+    def of(self, expr: model.DataExpr) -> Word:
         """The block of an expression."""
         match expr:
-            case Const(value):
+            case model.Const(value):
                 return self._constant(value)
-            case FieldRef():
+            case model.FieldRef():
                 if expr not in self._fields:
                     self.hold(expr, self._load(expr))
                 return self._fields[expr]
-            case Invert(operand):
+            case model.Invert(operand):
                 return self._plain("^", self.of(operand), self._constant(-1))
-            case Cast(operand=operand):
+            case model.Cast(operand=operand):
                 return self.of(operand)
-            case Arith(op="<<" | ">>" as op, left=left, right=Const(by)):
+            case model.Arith(op="<<" | ">>" as op, left=left, right=model.Const(by)):
                 return self._plain(op, self.of(left), self._of_lanes(*(by,) * self._block.count))
-            case Arith(op=op, left=left, right=right):
+            case model.Arith(op=op, left=left, right=right):
                 return self._binary(op, self.of(left), self.of(right))
             case _:
                 raise AssertionError(f"lanes do not stay apart: {expr}")

@@ -24,22 +24,8 @@ from p4switch.compiler.storage import (
     resize,
     zero_bytes,
 )
-from p4switch.program.expressions import DataExpr, Field, FieldRef, Header, Lookahead, Valid
+from p4switch.program import model
 from p4switch.program.loader import key_width
-from p4switch.program.program import (
-    MAX_VARBIT,
-    MOST_IDLE_STEPS,
-    Advance,
-    ChosenKey,
-    Extract,
-    ExtractNext,
-    ParserOp,
-    ParserState,
-    Run,
-    Set,
-    Transition,
-    Verify,
-)
 from p4switch.state.layout import value_words
 
 
@@ -87,39 +73,39 @@ class ParserLowering:
         b = self._builder
         steps = b.add(b.load(self._idle_steps, typ=I64), number(64, 1))
         b.store(steps, self._idle_steps)
-        few = b.icmp_unsigned("<=", steps, number(64, MOST_IDLE_STEPS))
+        few = b.icmp_unsigned("<=", steps, number(64, model.MOST_IDLE_STEPS))
         self._fail_unless(few, self._code("ParserTimeout"))
 
-    def _state(self, state: ParserState) -> None:
+    def _state(self, state: model.ParserState) -> None:
         if state.name in self._context.program.parser.watched:
             self._watch()
         for operation in state.operations:
             self._operation(operation, state)
         self._select(state)
 
-    def _operation(self, operation: ParserOp, state: ParserState) -> None:
+    def _operation(self, operation: model.ParserOp, state: model.ParserState) -> None:
         where = f"parser state {state.name!r}"
         match operation:
-            case Extract(header, length):
+            case model.Extract(header, length):
                 self._extract(header, length, where)
-            case ExtractNext():
+            case model.ExtractNext():
                 self._extract_next(operation, where)
-            case Set(target, value):
-                if isinstance(value, Lookahead):
+            case model.Set(target, value):
+                if isinstance(value, model.Lookahead):
                     self._require(number(64, -(-value.width // 8)))
                 self._data(where).assign(target, value)
-            case Verify(condition, error):
+            case model.Verify(condition, error):
                 holds = self._data(where).condition(condition)
                 self._fail_unless(holds, lambda: self._data(where).number(error, 64))
-            case Advance(bits):
+            case model.Advance(bits):
                 self._advance(self._data(where).number(bits, 64))
-            case Run(primitive):
+            case model.Run(primitive):
                 ActionLowering(self._context, where).primitive(primitive)
 
     def _data(self, where: str) -> DataLowering:
         return DataLowering(self._context, where, lookahead=self._look)
 
-    def _extract_next(self, operation: ExtractNext, where: str) -> None:
+    def _extract_next(self, operation: model.ExtractNext, where: str) -> None:
         """A case for each element of the stack."""
         b, storage = self._builder, self._context.storage
         at = storage.load(operation.next)
@@ -136,12 +122,12 @@ class ParserLowering:
         b.position_at_end(done)
         storage.store(operation.next, b.add(at, number(at.type.width, 1)))
 
-    def _extract_varbit(self, header: Header, length: DataExpr, where: str) -> None:
+    def _extract_varbit(self, header: model.Header, length: model.DataExpr, where: str) -> None:
         """Checks as BMv2 does, which counts the length that the header has so far."""
         b, storage = self._builder, self._context.storage
         bits = self._data(where).number(length, 64)
         whole = b.icmp_unsigned("==", b.and_(bits, number(64, 7)), number(64, 0))
-        right = b.and_(whole, b.icmp_unsigned("<=", bits, number(64, MAX_VARBIT)))
+        right = b.and_(whole, b.icmp_unsigned("<=", bits, number(64, model.MAX_VARBIT)))
         self._fail_unless(right, self._code("ParserInvalidArgument"))
         octets = b.lshr(bits, number(64, 3))
         size = b.add(header_bytes(b, storage, header), octets)
@@ -152,7 +138,7 @@ class ParserLowering:
         storage.mark_valid(header.name, ir.Constant(I1, 1))
         self._move(b.add(octets, number(64, header.bytes)))
 
-    def _extract(self, header: str, length: DataExpr | None, where: str) -> None:
+    def _extract(self, header: str, length: model.DataExpr | None, where: str) -> None:
         context, kind = self._context, self._context.program.headers[header]
         if length is not None:
             self._extract_varbit(kind, length, where)
@@ -160,8 +146,8 @@ class ParserLowering:
         self._require(number(64, kind.bytes))
         at = self._position()
 
-        def give(field: Field, value: Value) -> None:
-            context.storage.store(FieldRef(header, field.name, field.width, field.signed), value)
+        def give(field: model.Field, value: Value) -> None:
+            context.storage.store(kind.ref(field), value)
 
         read_header(self._builder, byte_offset(self._builder, self._frame, at), kind.type, give)
         if not kind.metadata:
@@ -202,7 +188,7 @@ class ParserLowering:
 
     # --- looking ahead
 
-    def _look(self, ahead: Lookahead) -> Value:
+    def _look(self, ahead: model.Lookahead) -> Value:
         """Bits ahead of the position; bytes behind the packet's end read as 0 (BMv2: whatever lies there)."""
         b = self._builder
         first, within = divmod(ahead.offset, 8)
@@ -220,15 +206,15 @@ class ParserLowering:
 
     # --- select
 
-    def _select(self, state: ParserState) -> None:
+    def _select(self, state: model.ParserState) -> None:
         b = self._builder
         data = self._data(f"parser state {state.name!r}")
         keys, widths = [], [key_width(key) for key in state.keys]
         for key in state.keys:
-            width = 1 if isinstance(key, Valid) else key.width
+            width = 1 if isinstance(key, model.Valid) else key.width
             padded = 8 * -(-width // 8)
             # A signed field's bits, not its number: the padding is zeros.
-            value = data.number(key.value if isinstance(key, ChosenKey) else key, width)
+            value = data.number(key.value if isinstance(key, model.ChosenKey) else key, width)
             keys.append(resize(b, resize(b, value, width), padded))
         for transition in state.transitions:
             if transition.is_default and not any(transition.values):
@@ -239,7 +225,7 @@ class ParserLowering:
             b.position_at_end(following)
         b.branch(self._end)
 
-    def _in_value_set(self, keys: list[Value], widths: list[int], transition: Transition, name: str) -> Value:
+    def _in_value_set(self, keys: list[Value], widths: list[int], transition: model.Transition, name: str) -> Value:
         """Whether a member of a value set equals the keys, one behind the other, where the mask has ones."""
         b, context = self._builder, self._context
         total, packed, mask = sum(widths), None, 0
@@ -275,7 +261,7 @@ class ParserLowering:
         found.add_incoming(ir.Constant(I1, 1), compare)
         return found
 
-    def _fits(self, keys: list[Value], widths: list[int], transition: Transition) -> Value:
+    def _fits(self, keys: list[Value], widths: list[int], transition: model.Transition) -> Value:
         if transition.value_set is not None:
             return self._in_value_set(keys, widths, transition, transition.value_set)
         b = self._builder

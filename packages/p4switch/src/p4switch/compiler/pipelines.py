@@ -32,19 +32,7 @@ from p4switch.compiler.storage import (
     zero_bytes,
 )
 from p4switch.compiler.tables import PipelineLowering
-from p4switch.program.actions import (
-    AddHeader,
-    Assign,
-    AssignHeader,
-    Checksum,
-    ExecuteMeter,
-    Hash,
-    MoveHeaders,
-    Random,
-    RegisterRead,
-)
-from p4switch.program.expressions import Field, FieldRef
-from p4switch.program.program import ChosenKey, Extract, Program, Run
+from p4switch.program import model
 from p4switch.state.layout import StateLayout
 
 # The function that runs egress, checksum update and the deparser; abi.py says what it takes and gives.
@@ -56,7 +44,7 @@ from p4switch.state.layout import StateLayout
 class FunctionBuilder(ABC):
     """What both functions share."""
 
-    def __init__(self, program: Program, layout: StateLayout, buffer: PhvLayout, module: Value) -> None:
+    def __init__(self, program: model.Program, layout: StateLayout, buffer: PhvLayout, module: Value) -> None:
         self._program = program
         self._layout = layout
         self._buffer = buffer
@@ -121,7 +109,7 @@ class FunctionBuilder(ABC):
         return context.builder.load(byte_offset(context.builder, io, 8 * cell), align=8, typ=I64)
 
 
-def checksum_applies(context: FunctionContext, checksum: Checksum, unless: Value) -> Value:
+def checksum_applies(context: FunctionContext, checksum: model.Checksum, unless: Value) -> Value:
     """Whether a checksum's condition holds, and ``unless``."""
     if checksum.condition is None:
         return unless
@@ -195,25 +183,19 @@ class EgressBuilder(FunctionBuilder):
             valid = b.load(byte_offset(b, buffer, at), align=1, typ=I8)
             context.storage.set_valid(header, b.trunc(valid, I1))
 
-    def _written(self) -> set[FieldRef]:
+    def _written(self) -> set[model.FieldRef]:
         """Fields that egress or a checksum may change: copies of a multicast share the buffer, so they are copied."""
         changed = {c.target for c in self._program.checksums if c.update}
         ids = [ident for table in self._program.egress.tables.values() for ident in table.actions]
         for primitive in phv.primitives_of(self._program, ids):
+            target = model.target_of(primitive)
+            if target is not None:
+                changed.add(target)
             match primitive:
-                case Assign(target=target) | RegisterRead(target=target) | Hash(target=target) | Random(target=target):
-                    changed.add(target)
-                case ExecuteMeter(target=target):
-                    changed.add(target)
-                case AssignHeader(target=header) | AddHeader(header=header):
-                    kind = self._program.headers[header].type
-                    changed |= {FieldRef(header, f.name, f.width, f.signed) for f in kind.fields}
-                case MoveHeaders(targets=headers):
-                    changed |= {
-                        FieldRef(header, f.name, f.width, f.signed)
-                        for header in headers
-                        for f in self._program.headers[header].type.fields
-                    }
+                case model.AssignHeader(target=header) | model.AddHeader(header=header):
+                    changed.update(self._program.headers[header].refs)
+                case model.MoveHeaders(targets=headers):
+                    changed.update(*(self._program.headers[header].refs for header in headers))
                 case _:
                     pass
         return changed
@@ -260,8 +242,8 @@ class EgressBuilder(FunctionBuilder):
         for name in self._program.deparser:
             header = self._program.headers[name]
 
-            def take(field: Field, name: str = name) -> Value:
-                return storage.load(FieldRef(name, field.name, field.width, field.signed))
+            def take(field: model.Field, header: model.Header = header) -> Value:
+                return storage.load(header.ref(field))
 
             with b.if_then(storage.valid(name)):
                 at = b.load(offset, typ=I64)
@@ -365,10 +347,10 @@ class IngressBuilder(FunctionBuilder):
         """Zeroes the wide fields that the parser may read before it extracts them; returns headers left for later."""
         needs = Needs(self._program)
         states = self._program.parser.states.values()
-        plain = all(not isinstance(op, Run) for state in states for op in state.operations)
+        plain = all(not isinstance(op, model.Run) for state in states for op in state.operations)
         for state in states:
             for key in state.keys:
-                needs.expression(key.value if isinstance(key, ChosenKey) else key)
+                needs.expression(key.value if isinstance(key, model.ChosenKey) else key)
             for op in state.operations:
                 for name in ("value", "condition", "error", "bits", "length"):
                     needs.expression(getattr(op, name, None))
@@ -384,7 +366,7 @@ class IngressBuilder(FunctionBuilder):
 
     def _extracted(self, header: str) -> bool:
         states = self._program.parser.states.values()
-        return any(isinstance(op, Extract) and op.header == header for s in states for op in s.operations)
+        return any(isinstance(op, model.Extract) and op.header == header for s in states for op in s.operations)
 
     def _zero_wide_fields_late(self, context: FunctionContext, headers: list[str]) -> None:
         """Fields of headers that were not extracted read as 0."""
@@ -393,7 +375,7 @@ class IngressBuilder(FunctionBuilder):
             with b.if_then(b.not_(context.storage.valid(header))):
                 self._zero(context, [f for f in wide_header_fields(self._program) if f.header == header])
 
-    def _zero(self, context: FunctionContext, fields: list[FieldRef]) -> None:
+    def _zero(self, context: FunctionContext, fields: list[model.FieldRef]) -> None:
         for field in fields:
             zero_bytes(context.builder, context.storage.address(field), field.width // 8)
 
@@ -481,7 +463,7 @@ class IngressBuilder(FunctionBuilder):
 # The LLVM module of a program: its two functions; abi.py says what they take and give.
 
 
-def build_module(program: Program) -> Value:
+def build_module(program: model.Program) -> Value:
     """The LLVM module of a program, not optimized.
 
     Raises:

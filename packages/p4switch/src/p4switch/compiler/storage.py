@@ -6,8 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from llvmlite import ir
 
-from p4switch.program.expressions import LENGTH_FIELD, LENGTH_WIDTH, Field, FieldRef, Header, HeaderType
-from p4switch.program.program import Program
+from p4switch.program import model
 from p4switch.state.layout import cell_bytes, cell_kind
 
 # Short names for LLVM types and constants.
@@ -163,7 +162,7 @@ def zero_bytes(builder: Builder, target: Value, length: int) -> None:
     intrinsic(builder, "llvm.memset.p0.i64", ir.VoidType(), arguments)
 
 
-def is_lanes(field: FieldRef) -> bool:
+def is_lanes(field: model.FieldRef) -> bool:
     """Whether a field is kept as a vector of lanes."""
     return cell_kind(field.width) == "lanes"
 
@@ -199,42 +198,46 @@ class FieldStorage:
     A field that ``place`` puts elsewhere (wide header fields lie in the PHV buffer) is read and written there.
     """
 
-    def __init__(self, program: Program, builder: Builder) -> None:
+    def __init__(self, program: model.Program, builder: Builder) -> None:
         """Slots are made in the entry block at which ``builder`` stands."""
         self._program = program
         self._builder = builder
         self._entry = builder.block
-        self._fields: dict[FieldRef, Value] = {}
+        self._fields: dict[model.FieldRef, Value] = {}
         self._valid: dict[str, Value] = {}
         self._scratch: dict[int, Value] = {}
 
-    def place(self, field: FieldRef, pointer: Value) -> None:
+    def place(self, field: model.FieldRef, pointer: Value) -> None:
         """Puts a field into memory that the caller gives, laid out as by store_cell."""
         self._fields[field] = pointer
 
-    def address(self, field: FieldRef) -> Value:
+    def address(self, field: model.FieldRef) -> Value:
         """Where a placed field lies."""
         return self._fields[field]
 
-    def load(self, field: FieldRef) -> Value:
+    def load(self, field: model.FieldRef) -> Value:
         """The value of a field: a lane vector, or an integer of its width."""
         pointer = self._pointer(field)
         kind = lane_vector(field.width) if is_lanes(field) else integer(field.width)
         return self._builder.load(pointer, align=1 if is_lanes(field) else None, typ=kind)
 
-    def store(self, field: FieldRef, value: Value) -> None:
+    def store(self, field: model.FieldRef, value: Value) -> None:
         """Sets a field; ``value`` is as load gives it."""
         self._builder.store(value, self._pointer(field), align=1 if is_lanes(field) else None)
 
-    def load_block(self, field: FieldRef, block: Block) -> Value:
+    def store_integer(self, field: model.FieldRef, value: Value) -> None:
+        """Sets a field to an integer of its width."""
+        self.store(field, integer_to_lanes(self._builder, value, field.width) if is_lanes(field) else value)
+
+    def load_block(self, field: model.FieldRef, block: Block) -> Value:
         """A block of a field that is kept as lanes."""
         return load_block(self._builder, self._pointer(field), block)
 
-    def store_block(self, field: FieldRef, block: Block, value: Value) -> None:
+    def store_block(self, field: model.FieldRef, block: Block, value: Value) -> None:
         """Sets a block of a field that is kept as lanes."""
         store_block(self._builder, self._pointer(field), block, value)
 
-    def zero(self, field: FieldRef) -> None:
+    def zero(self, field: model.FieldRef) -> None:
         """Sets a field to 0."""
         self.store(field, lane_constant(field.width, 0) if is_lanes(field) else number(field.width, 0))
 
@@ -275,11 +278,11 @@ class FieldStorage:
             self._scratch[size] = self.slot(kind, ir.Constant(kind, ir.Undefined))
         return self._scratch[size]
 
-    def fields_of(self, header: str) -> list[FieldRef]:
+    def fields_of(self, header: str) -> list[model.FieldRef]:
         """References to all fields of a header."""
-        return [FieldRef(header, f.name, f.width, f.signed) for f in self._program.headers[header].type.fields]
+        return list(self._program.headers[header].refs)
 
-    def _pointer(self, field: FieldRef) -> Value:
+    def _pointer(self, field: model.FieldRef) -> Value:
         if field not in self._fields:
             zero = lane_constant(field.width, 0) if is_lanes(field) else number(field.width, 0)
             self._fields[field] = self.slot(zero.type, zero)
@@ -307,7 +310,7 @@ class Chunk:
         return self.end - self.start
 
 
-def is_vector(field: Field) -> bool:
+def is_vector(field: model.Field) -> bool:
     """Whether a field is moved as a vector of lanes: a wide one that starts at a byte."""
     return _is_wide(field) and field.offset % 8 == 0
 
@@ -320,9 +323,9 @@ def chunks(start: int, end: int) -> Iterator[Chunk]:
         start += size
 
 
-def segments(kind: HeaderType) -> Iterator[tuple[Field, ...]]:
+def segments(kind: model.HeaderType) -> Iterator[tuple[model.Field, ...]]:
     """Runs of fields that are moved by chunks, and vector fields, each by itself."""
-    run: list[Field] = []
+    run: list[model.Field] = []
     for field in kind.fields:
         if is_vector(field):
             if run:
@@ -335,7 +338,9 @@ def segments(kind: HeaderType) -> Iterator[tuple[Field, ...]]:
         yield tuple(run)
 
 
-def read_header(builder: Builder, pointer: Value, kind: HeaderType, give: Callable[[Field, Value], None]) -> None:
+def read_header(
+    builder: Builder, pointer: Value, kind: model.HeaderType, give: Callable[[model.Field, Value], None]
+) -> None:
     """Reads the fields of a header from memory; ``give`` takes each as FieldStorage stores it."""
     for segment in segments(kind):
         if len(segment) == 1 and is_vector(segment[0]):
@@ -346,7 +351,9 @@ def read_header(builder: Builder, pointer: Value, kind: HeaderType, give: Callab
             _read_run(builder, pointer, segment, give)
 
 
-def _read_run(builder: Builder, pointer: Value, run: tuple[Field, ...], give: Callable[[Field, Value], None]) -> None:
+def _read_run(
+    builder: Builder, pointer: Value, run: tuple[model.Field, ...], give: Callable[[model.Field, Value], None]
+) -> None:
     start, end = run[0].offset, run[-1].offset + run[-1].width
     pieces = [(chunk, read_chunk(builder, pointer, chunk)) for chunk in chunks(start, end)]
     for field in run:
@@ -373,7 +380,9 @@ def bits_of(builder: Builder, pieces: list[tuple[Chunk, Value]], offset: int, wi
     return result
 
 
-def write_header(builder: Builder, pointer: Value, kind: HeaderType, take: Callable[[Field], Value]) -> None:
+def write_header(
+    builder: Builder, pointer: Value, kind: model.HeaderType, take: Callable[[model.Field], Value]
+) -> None:
     """Writes a header to memory; ``take`` gives each field as FieldStorage loads it."""
     for segment in segments(kind):
         if len(segment) == 1 and is_vector(segment[0]):
@@ -384,11 +393,11 @@ def write_header(builder: Builder, pointer: Value, kind: HeaderType, take: Calla
             _write_run(builder, pointer, [(field.offset, _as_integer(builder, field, take)) for field in segment])
 
 
-def _is_wide(field: Field) -> bool:
+def _is_wide(field: model.Field) -> bool:
     return cell_kind(field.width) == "lanes"
 
 
-def _as_integer(builder: Builder, field: Field, take: Callable[[Field], Value]) -> Value:
+def _as_integer(builder: Builder, field: model.Field, take: Callable[[model.Field], Value]) -> Value:
     return lanes_to_integer(builder, take(field), field.width) if _is_wide(field) else take(field)
 
 
@@ -422,24 +431,26 @@ def gather(builder: Builder, chunk: Chunk, fields: list[tuple[int, Value]]) -> V
 # is.
 
 
-def length_of(header: str) -> FieldRef:
+def length_of(header: str) -> model.FieldRef:
     """The field with the length of a header's varbit field."""
-    return FieldRef(header, LENGTH_FIELD, LENGTH_WIDTH)
+    return model.FieldRef(header, model.LENGTH_FIELD, model.LENGTH_WIDTH)
 
 
 def varbit_bytes(builder: Value, storage: FieldStorage, header: str) -> Value:
     """Bytes (i64) that a header's varbit field takes now."""
-    return resize(builder, builder.lshr(storage.load(length_of(header)), number(LENGTH_WIDTH, 3)), 64)
+    return resize(builder, builder.lshr(storage.load(length_of(header)), number(model.LENGTH_WIDTH, 3)), 64)
 
 
-def header_bytes(builder: Value, storage: FieldStorage, header: Header) -> Value:
+def header_bytes(builder: Value, storage: FieldStorage, header: model.Header) -> Value:
     """Bytes (i64) that a header takes on the wire."""
     if header.type.varbit is None:
         return number(64, header.bytes)
     return builder.add(varbit_bytes(builder, storage, header.name), number(64, header.bytes))
 
 
-def read_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, header: Header, octets: Value) -> None:
+def read_varbit_header(
+    builder: Value, storage: FieldStorage, pointer: Value, header: model.Header, octets: Value
+) -> None:
     """Sets the fields of a header from memory, its varbit field of ``octets`` (i64) bytes."""
     before, field, behind = _parts(header.type)
     if field.offset % 8:
@@ -447,8 +458,8 @@ def read_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, he
         return
     size = field.width // 8
 
-    def give(read: Field, value: Value) -> None:
-        storage.store(FieldRef(header.name, read.name, read.width, read.signed), value)
+    def give(read: model.Field, value: Value) -> None:
+        storage.store(header.ref(read), value)
 
     read_header(builder, pointer, before, give)
     buffer = _buffer(storage, size)
@@ -456,28 +467,26 @@ def read_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, he
     start = byte_offset(builder, pointer, field.offset // 8)
     copy_bytes(builder, byte_offset(builder, buffer, builder.sub(number(64, size), octets)), start, octets)
     pieces = [(chunk, read_chunk(builder, buffer, chunk)) for chunk in chunks(0, field.width)]
-    ref = FieldRef(header.name, field.name, field.width)
-    value = bits_of(builder, pieces, 0, field.width)
-    storage.store(ref, integer_to_lanes(builder, value, field.width) if is_lanes(ref) else value)
+    storage.store_integer(header.ref(field), bits_of(builder, pieces, 0, field.width))
     bits = builder.shl(octets, number(64, 3))
-    storage.store(length_of(header.name), resize(builder, bits, LENGTH_WIDTH))
+    storage.store(length_of(header.name), resize(builder, bits, model.LENGTH_WIDTH))
     read_header(builder, byte_offset(builder, start, octets), behind, give)
 
 
-def write_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, header: Header) -> None:
+def write_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, header: model.Header) -> None:
     """Writes a header to memory."""
     before, field, behind = _parts(header.type)
     if field.offset % 8:
         _write_unaligned(builder, storage, pointer, header)
         return
 
-    def take(wanted: Field) -> Value:
-        return storage.load(FieldRef(header.name, wanted.name, wanted.width, wanted.signed))
+    def take(wanted: model.Field) -> Value:
+        return storage.load(header.ref(wanted))
 
     write_header(builder, pointer, before, take)
     size, octets = field.width // 8, varbit_bytes(builder, storage, header.name)
     buffer = _buffer(storage, size)
-    value = varbit_number(builder, storage, FieldRef(header.name, field.name, field.width))
+    value = varbit_number(builder, storage, header.ref(field))
     for chunk in chunks(0, field.width):
         part = byte_swap(builder, gather(builder, chunk, [(0, value)]))
         builder.store(part, byte_offset(builder, buffer, chunk.start // 8), align=1)
@@ -486,7 +495,7 @@ def write_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, h
     write_header(builder, byte_offset(builder, start, octets), behind, take)
 
 
-def _read_unaligned(builder: Value, storage: FieldStorage, pointer: Value, header: Header, octets: Value) -> None:
+def _read_unaligned(builder: Value, storage: FieldStorage, pointer: Value, header: model.Header, octets: Value) -> None:
     size = header.most_bytes
     buffer = _buffer(storage, size)
     zero_bytes(builder, buffer, size)
@@ -496,23 +505,21 @@ def _read_unaligned(builder: Value, storage: FieldStorage, pointer: Value, heade
     rest = bits_of(builder, pieces, 0, 8 * size)
     bits = builder.shl(octets, number(64, 3))
     for field in reversed(header.type.wire_fields):
-        ref = FieldRef(header.name, field.name, field.width, field.signed)
         value = resize(builder, rest, field.width)
         width = resize(builder, bits, rest.type.width) if field.kind == "varbit" else number(8 * size, field.width)
         if field.kind == "varbit":
             value = builder.and_(value, _ones(builder, field.width, bits))
-        storage.store(ref, integer_to_lanes(builder, value, field.width) if is_lanes(ref) else value)
+        storage.store_integer(header.ref(field), value)
         rest = _shifted_right(builder, rest, width)
-    storage.store(length_of(header.name), resize(builder, bits, LENGTH_WIDTH))
+    storage.store(length_of(header.name), resize(builder, bits, model.LENGTH_WIDTH))
 
 
-def _write_unaligned(builder: Value, storage: FieldStorage, pointer: Value, header: Header) -> None:
+def _write_unaligned(builder: Value, storage: FieldStorage, pointer: Value, header: model.Header) -> None:
     size = header.most_bytes
     bits = resize(builder, storage.load(length_of(header.name)), 64)
     whole, behind = number(8 * size, 0), number(8 * size, 0)
     for field in reversed(header.type.wire_fields):
-        ref = FieldRef(header.name, field.name, field.width, field.signed)
-        value = resize(builder, varbit_number(builder, storage, ref), 8 * size)
+        value = resize(builder, varbit_number(builder, storage, header.ref(field)), 8 * size)
         whole = builder.or_(whole, builder.shl(value, behind))
         width = resize(builder, bits, 8 * size) if field.kind == "varbit" else number(8 * size, field.width)
         behind = builder.add(behind, width)
@@ -538,18 +545,18 @@ def _shifted_right(builder: Value, value: Value, count: Value) -> Value:
     return builder.select(everything, number(width, 0), builder.lshr(value, count))
 
 
-def varbit_number(builder: Value, storage: FieldStorage, field: FieldRef) -> Value:
+def varbit_number(builder: Value, storage: FieldStorage, field: model.FieldRef) -> Value:
     """The value of a varbit field as one integer."""
     value = storage.load(field)
     return lanes_to_integer(builder, value, field.width) if is_lanes(field) else value
 
 
-def _parts(kind: HeaderType) -> tuple[HeaderType, Field, HeaderType]:
+def _parts(kind: model.HeaderType) -> tuple[model.HeaderType, model.Field, model.HeaderType]:
     """The fields in front of the varbit field, itself, and those behind it with offsets from its end."""
     at = next(i for i, f in enumerate(kind.fields) if f.kind == "varbit")
     field = kind.fields[at]
-    behind = tuple(Field(f.name, f.width, f.signed, f.offset - field.offset) for f in kind.wire_fields[at + 1 :])
-    return HeaderType(kind.name, kind.fields[:at]), field, HeaderType(kind.name, behind)
+    behind = tuple(model.Field(f.name, f.width, f.signed, f.offset - field.offset) for f in kind.wire_fields[at + 1 :])
+    return model.HeaderType(kind.name, kind.fields[:at]), field, model.HeaderType(kind.name, behind)
 
 
 def _buffer(storage: FieldStorage, size: int) -> Value:

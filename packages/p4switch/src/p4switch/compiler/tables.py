@@ -10,8 +10,7 @@ from p4switch.compiler.data import DataLowering
 from p4switch.compiler.hashing import HashLowering
 from p4switch.compiler.lanes import FunctionContext
 from p4switch.compiler.storage import I1, I64, POINTER, Value, byte_offset, integer, number, resize
-from p4switch.program.actions import Action, ActionProfile, Conditional, Exit, MatchTable, MeterArray, Pipeline
-from p4switch.program.expressions import Valid
+from p4switch.program import model
 from p4switch.tables.matching import HASH_MULTIPLIER, HASH_SEED, KeyLayout, argument_offsets
 from p4switch.tables.matching import row_words as ternary_row_words
 from p4switch.tables.matching import store_row_words as entry_row_words
@@ -28,7 +27,7 @@ class TableLowering:
     ``action`` is the index among the table's actions, None where nothing ran; ``hit`` is an i1.
     """
 
-    def __init__(self, context: FunctionContext, table: MatchTable) -> None:
+    def __init__(self, context: FunctionContext, table: model.MatchTable) -> None:
         self._context = context
         self._builder = context.builder
         self._table = table
@@ -59,7 +58,7 @@ class TableLowering:
         rows = context.state_pointer(self._cell)
         self._dispatch(byte_offset(b, rows, b.mul(ref, number(64, row_bytes))), hit, leave)
 
-    def _execute_meter(self, ref: Value, meter: MeterArray) -> None:
+    def _execute_meter(self, ref: Value, meter: model.MeterArray) -> None:
         b, context = self._builder, self._context
         if meter.target is None:
             raise AssertionError(f"direct meter {meter.name!r} without a target")
@@ -94,7 +93,9 @@ class TableLowering:
         numbers = {action.name: number for number, action in enumerate(actions)}
         self._dispatch(of_member, hit, leave, [numbers[action.name] for action in self._actions])
 
-    def _choose(self, profile: ActionProfile, reference: Value, member: Value, nothing: Value) -> tuple[Value, Value]:
+    def _choose(
+        self, profile: model.ActionProfile, reference: Value, member: Value, nothing: Value
+    ) -> tuple[Value, Value]:
         """Row ``hash % n`` of a group; ends in a branch to ``member``, or to ``nothing`` where the group is empty."""
         b, context = self._builder, self._context
         if profile.selector is None:
@@ -141,7 +142,7 @@ class TableLowering:
         b.position_at_end(nothing)
         leave(hit, None)
 
-    def _run(self, action: Action, parameters: Mapping[int, Callable[[int], Value]]) -> None:
+    def _run(self, action: model.Action, parameters: Mapping[int, Callable[[int], Value]]) -> None:
         ActionLowering(self._context, f"action {action.name!r}", parameters).lower(action)
 
     def _argument(self, row: Value, at: int, width: int) -> Value:
@@ -171,7 +172,7 @@ class TableLowering:
         values = []
         for key in self._table.keys:
             value = data.number(key.target, key.width)
-            if isinstance(key.target, Valid):
+            if isinstance(key.target, model.Valid):
                 value = resize(b, value, 1)
             values.append(b.and_(value, number(key.width, key.mask)))
         return values
@@ -217,44 +218,40 @@ class TableLowering:
         b, context = self._builder, self._context
         key = self._key_words()
         lengths, count = context.state_pointer(self._cell + 4), context.state_number(self._cell + 5)
-        before, loop, found = b.block, context.block("prefix"), context.block("prefix_found")
-        ask, following = context.block("prefix_ask"), context.block("prefix_next")
-        b.branch(loop)
-        b.position_at_end(loop)
-        at = b.phi(I64)
-        at.add_incoming(number(64, 0), before)
-        b.cbranch(b.icmp_unsigned("<", at, count), ask, found)
-        b.position_at_end(ask)
-        row = byte_offset(b, lengths, b.mul(at, number(64, WORD * (1 + self._layout.words))))
-        masked = [b.and_(word, self._word(row, 1 + i)) for i, word in enumerate(key)]
-        ref = self._hash_lookup(masked, [self._word(row, 0)])
-        asked = b.block
-        b.cbranch(b.icmp_unsigned("!=", ref, number(64, 0)), found, following)
-        b.position_at_end(following)
-        at.add_incoming(b.add(at, number(64, 1)), following)
-        b.branch(loop)
-        b.position_at_end(found)
-        result = b.phi(I64)
-        result.add_incoming(number(64, 0), loop)
-        result.add_incoming(ref, asked)
-        return result
+
+        def look(at: Value) -> tuple[Value, Value]:
+            row = byte_offset(b, lengths, b.mul(at, number(64, WORD * (1 + self._layout.words))))
+            masked = [b.and_(word, self._word(row, 1 + i)) for i, word in enumerate(key)]
+            ref = self._hash_lookup(masked, [self._word(row, 0)])
+            return b.icmp_unsigned("!=", ref, number(64, 0)), ref
+
+        return self._first(count, look, "prefix", "ask")
 
     def _ternary(self) -> Value:
         """Looks at every row until one fits."""
         b, context = self._builder, self._context
         values, key = self._key_values(), self._key_words()
         rows, count = context.state_pointer(self._cell + 2), context.state_number(self._cell + 3)
-        before, loop, found = b.block, context.block("row"), context.block("row_found")
-        compare, following = context.block("row_compare"), context.block("row_next")
+
+        def look(at: Value) -> tuple[Value, Value]:
+            row = byte_offset(b, rows, b.mul(at, number(64, WORD * ternary_row_words(self._table))))
+            return self._row_fits(row, key, values), self._word(row, 0)
+
+        return self._first(count, look, "row", "compare")
+
+    def _first(self, count: Value, look: Callable[[Value], tuple[Value, Value]], name: str, step: str) -> Value:
+        """The reference at the first number below ``count`` that fits, 0 for none; ``look`` gives whether, and it."""
+        b, context = self._builder, self._context
+        before, loop, found = b.block, context.block(name), context.block(f"{name}_found")
+        asks, following = context.block(f"{name}_{step}"), context.block(f"{name}_next")
         b.branch(loop)
         b.position_at_end(loop)
         at = b.phi(I64)
         at.add_incoming(number(64, 0), before)
-        b.cbranch(b.icmp_unsigned("<", at, count), compare, found)
-        b.position_at_end(compare)
-        row = byte_offset(b, rows, b.mul(at, number(64, WORD * ternary_row_words(self._table))))
-        fits = self._row_fits(row, key, values)
-        ref = self._word(row, 0)
+        b.cbranch(b.icmp_unsigned("<", at, count), asks, found)
+        b.position_at_end(asks)
+        fits, ref = look(at)
+        asked = b.block
         b.cbranch(fits, found, following)
         b.position_at_end(following)
         at.add_incoming(b.add(at, number(64, 1)), following)
@@ -262,7 +259,7 @@ class TableLowering:
         b.position_at_end(found)
         result = b.phi(I64)
         result.add_incoming(number(64, 0), loop)
-        result.add_incoming(ref, compare)
+        result.add_incoming(ref, asked)
         return result
 
     def _row_fits(self, row: Value, key: list[Value], values: list[Value]) -> Value:
@@ -312,7 +309,7 @@ def _fixed(value: int, width: int) -> Value:
 class PipelineLowering:
     """Emits a pipeline where the builder stands; it ends behind it."""
 
-    def __init__(self, context: FunctionContext, pipeline: Pipeline) -> None:
+    def __init__(self, context: FunctionContext, pipeline: model.Pipeline) -> None:
         self._context = context
         self._builder = context.builder
         self._pipeline = pipeline
@@ -343,14 +340,14 @@ class PipelineLowering:
         if name in self._pipeline.watched:
             self._context.step()
         node = self._pipeline.nodes[name]
-        if isinstance(node, Conditional):
+        if isinstance(node, model.Conditional):
             data = DataLowering(self._context, f"condition {node.name!r}")
             condition = data.condition(node.condition)
             self._builder.cbranch(condition, self._block(node.next_true), self._block(node.next_false))
         else:
             self._table(node)
 
-    def _table(self, table: MatchTable) -> None:
+    def _table(self, table: model.MatchTable) -> None:
         b = self._builder
 
         def leave(hit: Value, action: int | None) -> None:
@@ -366,6 +363,6 @@ class PipelineLowering:
 
         TableLowering(self._context, table).lower(leave)
 
-    def _may_exit(self, table: MatchTable, action: int) -> bool:
+    def _may_exit(self, table: model.MatchTable, action: int) -> bool:
         primitives = self._context.program.actions[table.actions[action]].primitives
-        return any(isinstance(p, Exit) for p in primitives)
+        return any(isinstance(p, model.Exit) for p in primitives)

@@ -3,52 +3,16 @@
 from __future__ import annotations
 
 import binascii
+import operator
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from p4switch import abi
 from p4switch.interpreter.trace import Change, ChecksumUpdated, ChecksumVerified, Listener
-from p4switch.program import Program
-from p4switch.program.actions import (
-    Calculation,
-    Checksum,
-    Clone,
-    ConstInput,
-    FieldInput,
-    GenerateDigest,
-    HashAlgorithm,
-    HeaderInput,
-    MoveHeaders,
-    PathPrimitive,
-    Recirculate,
-    Resubmit,
-    Truncate,
-)
+from p4switch.program import Program, model
 from p4switch.program.errors import MAX_SHIFT, MAX_STEPS, SHIFT_MASK
-from p4switch.program.expressions import (
-    LENGTH_FIELD,
-    Arith,
-    BoolConst,
-    BoolExpr,
-    BoolSelect,
-    Cast,
-    Compare,
-    Const,
-    DataExpr,
-    Field,
-    FieldRef,
-    HeaderEqual,
-    Invert,
-    Logic,
-    Lookahead,
-    Not,
-    Parameter,
-    Select,
-    ToBool,
-    ToData,
-    Valid,
-)
 
 # The packet header vector: what a packet's program works on.
 
@@ -79,23 +43,23 @@ class PathNotes:
     truncate: int = abi.NO_TRUNCATION
 
 
-def note(primitive: PathPrimitive, notes: PathNotes, data: Callable[[DataExpr], int]) -> str:
+def note(primitive: model.PathPrimitive, notes: PathNotes, data: Callable[[model.DataExpr], int]) -> str:
     """Carries out a primitive; returns a text for people."""
     match primitive:
-        case Clone(session, field_list):
+        case model.Clone(session, field_list):
             number = data(session) & 0xFFFF
             notes.clone, notes.clone_list = number | abi.CLONE_VALID, field_list
             return f"will be cloned to session {number & _SESSION_MASK}"
-        case Resubmit(field_list):
+        case model.Resubmit(field_list):
             notes.resubmit = field_list
             return "will be resubmitted"
-        case Recirculate(field_list):
+        case model.Recirculate(field_list):
             notes.recirculate = field_list
             return "will be recirculated"
-        case Truncate(length):
+        case model.Truncate(length):
             notes.truncate = min(notes.truncate, data(length) & _LENGTH_MASK)
             return f"will be cut to {notes.truncate} bytes"
-        case GenerateDigest(learn_list):
+        case model.GenerateDigest(learn_list):
             notes.digest = learn_list
             return "a digest will be sent"
 
@@ -144,16 +108,16 @@ class Phv:
         """A packet of its own."""
         return Phv(dict(self.values), set(self.valid), self.payload, self.ingress_length, self.packet_length)
 
-    def load(self, ref: FieldRef) -> int:
+    def load(self, ref: model.FieldRef) -> int:
         """The value of a field, negative where it is signed and its top bit is set."""
         value = self.values[ref.header, ref.name]
         return value - (1 << ref.width) if ref.signed and value >> (ref.width - 1) else value
 
-    def bits(self, ref: FieldRef) -> int:
+    def bits(self, ref: model.FieldRef) -> int:
         """The bits of a field, as a natural number."""
         return self.values[ref.header, ref.name]
 
-    def store(self, ref: FieldRef, value: int) -> None:
+    def store(self, ref: model.FieldRef, value: int) -> None:
         """Sets a field to ``value`` modulo its width."""
         self.values[ref.header, ref.name] = value & ((1 << ref.width) - 1)
 
@@ -161,9 +125,9 @@ class Phv:
 # Headers as bits, and what happens to whole headers (behavioral-model, src/bm_sim/headers.cpp and stacks.cpp).
 
 
-def field_bits(field: Field, header: str, phv: Phv) -> int:
+def field_bits(field: model.Field, header: str, phv: Phv) -> int:
     """Bits that a field takes in a packet: of a varbit field, as many as it holds now."""
-    return phv.values[header, LENGTH_FIELD] if field.kind == "varbit" else field.on_wire
+    return phv.values[header, model.LENGTH_FIELD] if field.kind == "varbit" else field.on_wire
 
 
 def header_bits(program: Program, header: str, phv: Phv) -> tuple[int, int]:
@@ -178,7 +142,7 @@ def header_bits(program: Program, header: str, phv: Phv) -> tuple[int, int]:
 def header_bytes(program: Program, header: str, phv: Phv) -> int:
     """Bytes of a header on the wire."""
     spec = program.headers[header]
-    return spec.bytes + (0 if spec.type.varbit is None else phv.values[header, LENGTH_FIELD] // 8)
+    return spec.bytes + (0 if spec.type.varbit is None else phv.values[header, model.LENGTH_FIELD] // 8)
 
 
 def read_fields(program: Program, header: str, data: bytes, length: int, phv: Phv) -> None:
@@ -189,7 +153,7 @@ def read_fields(program: Program, header: str, data: bytes, length: int, phv: Ph
         left -= width
         phv.values[header, member.name] = number >> left & ((1 << width) - 1)
     if program.headers[header].type.varbit is not None:
-        phv.values[header, LENGTH_FIELD] = length
+        phv.values[header, model.LENGTH_FIELD] = length
 
 
 def make_valid(program: Program, header: str, phv: Phv) -> None:
@@ -198,7 +162,7 @@ def make_valid(program: Program, header: str, phv: Phv) -> None:
     phv.valid.add(header)
 
 
-def move_headers(program: Program, move: MoveHeaders, phv: Phv) -> tuple[Change, ...]:
+def move_headers(program: Program, move: model.MoveHeaders, phv: Phv) -> tuple[Change, ...]:
     """Shifts the elements of a stack."""
     values, valid = dict(phv.values), set(phv.valid)
     changes = []
@@ -215,7 +179,7 @@ def move_headers(program: Program, move: MoveHeaders, phv: Phv) -> tuple[Change,
     return tuple(changes)
 
 
-def _no_packet(ahead: Lookahead) -> int:
+def _no_packet(ahead: model.Lookahead) -> int:
     raise AssertionError(f"lookahead outside the parser: {ahead}")
 
 
@@ -230,79 +194,69 @@ class Scope:
 
     phv: Phv
     arguments: tuple[int, ...] = ()
-    look: Callable[[Lookahead], int] = _no_packet
+    look: Callable[[model.Lookahead], int] = _no_packet
 
-    def data(self, expr: DataExpr) -> int:
+    def data(self, expr: model.DataExpr) -> int:
         """The value of a data expression."""
         match expr:
-            case FieldRef():
+            case model.FieldRef():
                 return self.phv.load(expr)
-            case Const(value):
+            case model.Const(value):
                 return value
-            case Arith(op, left, right):
+            case model.Arith(op, left, right):
                 return arith(op, self.data(left), self.data(right))
-            case Select(condition, then, otherwise):
+            case model.Select(condition, then, otherwise):
                 return self.data(then if self.truth(condition) else otherwise)
-            case ToData(operand):
+            case model.ToData(operand):
                 return int(self.truth(operand))
-            case Parameter(index):
+            case model.Parameter(index):
                 return self.arguments[index]
-            case Invert(operand):
+            case model.Invert(operand):
                 return ~self.data(operand)
-            case Cast(op, operand, width):
+            case model.Cast(op, operand, width):
                 return cast(op, self.data(operand), width)
-            case Valid(header):
+            case model.Valid(header):
                 return int(header in self.phv.valid)
-            case Lookahead():
+            case model.Lookahead():
                 return self.look(expr)
 
-    def truth(self, expr: BoolExpr) -> bool:
+    def truth(self, expr: model.BoolExpr) -> bool:
         """The value of a bool expression."""
         match expr:
-            case Compare(op, left, right):
+            case model.Compare(op, left, right):
                 return compare(op, self.data(left), self.data(right))
-            case Logic("and", left, right):
+            case model.Logic("and", left, right):
                 return self.truth(left) and self.truth(right)
-            case Logic("or", left, right):
+            case model.Logic("or", left, right):
                 return self.truth(left) or self.truth(right)
-            case Logic("==", left, right):
+            case model.Logic("==", left, right):
                 return self.truth(left) == self.truth(right)
-            case Logic(_, left, right):
+            case model.Logic(_, left, right):
                 return self.truth(left) != self.truth(right)
-            case Not(operand):
+            case model.Not(operand):
                 return not self.truth(operand)
-            case ToBool(operand):
+            case model.ToBool(operand):
                 return self.data(operand) != 0
-            case BoolConst(value):
+            case model.BoolConst(value):
                 return value
-            case BoolSelect(condition, then, otherwise):
+            case model.BoolSelect(condition, then, otherwise):
                 return self.truth(then if self.truth(condition) else otherwise)
-            case HeaderEqual(left_header, right_header):
+            case model.HeaderEqual(left_header, right_header):
                 return self._headers_equal(left_header, right_header)
 
     def _headers_equal(self, left: str, right: str) -> bool:
         if left not in self.phv.valid or right not in self.phv.valid:
             return False
         # A varbit field is compared as a number, whatever its length, as in BMv2.
-        ours = {name: v for (header, name), v in self.phv.values.items() if header == left and name != LENGTH_FIELD}
+        ours = {
+            name: v for (header, name), v in self.phv.values.items() if header == left and name != model.LENGTH_FIELD
+        }
         return all(self.phv.values[right, name] == value for name, value in ours.items())
 
 
 def arith(op: str, left: int, right: int) -> int:
     """``left op right``. Where BMv2 aborts (a divisor below 1, a negative dividend), division gives 0."""
     match op:
-        case "&":
-            return left & right
-        case "|":
-            return left | right
-        case "^":
-            return left ^ right
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
         case "<<":
             return left << min(right & SHIFT_MASK, MAX_SHIFT)
         case ">>":
@@ -312,26 +266,22 @@ def arith(op: str, left: int, right: int) -> int:
         case "%":
             return left % right if left >= 0 and right > 0 else 0
         case _:
-            raise AssertionError(f"unknown operator {op!r}")
+            return _OPERATIONS[op](left, right)
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+}  # fmt: skip
+_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "==": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 
 
 def compare(op: str, left: int, right: int) -> bool:
     """``left op right``."""
-    match op:
-        case "==":
-            return left == right
-        case "!=":
-            return left != right
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case ">=":
-            return left >= right
-        case _:
-            raise AssertionError(f"unknown comparison {op!r}")
+    return _COMPARISONS[op](left, right)
 
 
 def cast(op: str, value: int, width: int) -> int:
@@ -355,31 +305,31 @@ _CRC16_POLYNOMIAL = 0xA001
 """x^16 + x^15 + x^2 + 1, reflected."""
 
 
-def calculate(program: Program, calculation: Calculation, phv: Phv) -> int:
+def calculate(program: Program, calculation: model.Calculation, phv: Phv) -> int:
     """The hash of a calculation's inputs for a packet."""
     data = input_bytes(program, calculation, phv)
     return digest(calculation.algorithm, data + phv.payload if calculation.payload else data)
 
 
-def input_bytes(program: Program, calculation: Calculation, phv: Phv) -> bytes:
+def input_bytes(program: Program, calculation: model.Calculation, phv: Phv) -> bytes:
     """The inputs one behind the other, without the payload; zero bits fill the last byte."""
     number, bits = 0, 0
     for item in calculation.inputs:
         value, width = 0, 0
         match item:
-            case FieldInput(field) if field.header in phv.valid:
+            case model.FieldInput(field) if field.header in phv.valid:
                 spec = program.headers[field.header].type.by_name[field.name]
                 value, width = phv.bits(field), field_bits(spec, field.header, phv)
-            case ConstInput(constant, constant_width):
+            case model.ConstInput(constant, constant_width):
                 value, width = constant & ((1 << constant_width) - 1), constant_width
-            case HeaderInput(header) if header in phv.valid:
+            case model.HeaderInput(header) if header in phv.valid:
                 value, width = header_bits(program, header, phv)
         number, bits = number << width | value, bits + width
     size = (bits + 7) // 8
     return (number << (8 * size - bits)).to_bytes(size, "big")
 
 
-def digest(algorithm: HashAlgorithm, data: bytes) -> int:
+def digest(algorithm: model.HashAlgorithm, data: bytes) -> int:
     """The hash of some bytes."""
     match algorithm:
         case "csum16" | "cksum16":
@@ -457,5 +407,5 @@ def update_checksums(program: Program, phv: Phv, listener: Listener | None) -> N
                 listener(ChecksumUpdated(checksum.name, value))
 
 
-def _applies(checksum: Checksum, phv: Phv) -> bool:
+def _applies(checksum: model.Checksum, phv: Phv) -> bool:
     return checksum.condition is None or Scope(phv).truth(checksum.condition)

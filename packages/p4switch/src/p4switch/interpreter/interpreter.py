@@ -28,25 +28,8 @@ from p4switch.interpreter.trace import (
     StateEntered,
     Verdict,
 )
-from p4switch.program import Program
-from p4switch.program.actions import LearnList
-from p4switch.program.expressions import DataExpr, FieldRef, Lookahead
+from p4switch.program import Program, model
 from p4switch.program.loader import key_width
-from p4switch.program.program import (
-    MAX_VARBIT,
-    MOST_IDLE_STEPS,
-    Advance,
-    ChosenKey,
-    Extract,
-    ExtractNext,
-    ParserOp,
-    ParserState,
-    Run,
-    SelectKey,
-    Set,
-    Transition,
-    Verify,
-)
 from p4switch.state.device_state import DeviceState
 from p4switch.traffic import Io
 
@@ -94,12 +77,12 @@ class ParserRun:
         self._phv.payload = self._frame[self._offset :]
         return code
 
-    def _enter(self, state: ParserState) -> str | None:
+    def _enter(self, state: model.ParserState) -> str | None:
         if self._listener is not None:
             self._listener(StateEntered(state.name))
         if state.name in self._program.parser.watched:
             self._idle_steps += 1
-            if self._idle_steps > MOST_IDLE_STEPS:
+            if self._idle_steps > model.MOST_IDLE_STEPS:
                 raise _ParserError(self._program.error_code("ParserTimeout"))
         for operation in state.operations:
             self._operate(operation)
@@ -109,7 +92,7 @@ class ParserRun:
             self._listener(Selected(state.name, keys, following))
         return following
 
-    def _select(self, state: ParserState, keys: tuple[int, ...]) -> str | None:
+    def _select(self, state: model.ParserState, keys: tuple[int, ...]) -> str | None:
         for transition in state.transitions:
             if not transition.masks:
                 return transition.next_state
@@ -122,7 +105,9 @@ class ParserRun:
                 return transition.next_state
         return None
 
-    def _in_value_set(self, state: ParserState, transition: Transition, name: str, keys: tuple[int, ...]) -> bool:
+    def _in_value_set(
+        self, state: model.ParserState, transition: model.Transition, name: str, keys: tuple[int, ...]
+    ) -> bool:
         value, mask = 0, 0
         for select, key, bits in zip(state.keys, keys, transition.masks, strict=True):
             width = key_width(select)
@@ -130,34 +115,34 @@ class ParserRun:
             value, mask = value << width | key & ones, mask << width | bits & ones
         return self._primitives.state.value_sets[name].fits(value, mask)
 
-    def _key(self, key: SelectKey) -> int:
-        if isinstance(key, ChosenKey):
+    def _key(self, key: model.SelectKey) -> int:
+        if isinstance(key, model.ChosenKey):
             return self._scope.data(key.value) & ((1 << key.width) - 1)
-        return self._phv.bits(key) if isinstance(key, FieldRef) else self._scope.data(key)
+        return self._phv.bits(key) if isinstance(key, model.FieldRef) else self._scope.data(key)
 
-    def _operate(self, operation: ParserOp) -> None:
+    def _operate(self, operation: model.ParserOp) -> None:
         match operation:
-            case Extract(header, length):
+            case model.Extract(header, length):
                 self._extract(header, length)
-            case ExtractNext(_, headers, next_field, length):
+            case model.ExtractNext(_, headers, next_field, length):
                 at = self._phv.bits(next_field)
                 if at >= len(headers):
                     raise _ParserError(self._program.error_code("StackOutOfBounds"))
                 self._extract(headers[at], length)
                 self._phv.store(next_field, at + 1)
-            case Set(target, value):
-                if isinstance(value, Lookahead):
+            case model.Set(target, value):
+                if isinstance(value, model.Lookahead):
                     self._require((value.width + 7) // 8)
                 self._phv.store(target, self._scope.data(value))
-            case Verify(condition, error):
+            case model.Verify(condition, error):
                 if not self._scope.truth(condition):
                     raise _ParserError(self._scope.data(error))
-            case Advance(bits):
+            case model.Advance(bits):
                 self._advance(self._scope.data(bits))
-            case Run(primitive):
+            case model.Run(primitive):
                 self._primitives.run(primitive, self._scope)
 
-    def _extract(self, name: str, length: DataExpr | None) -> None:
+    def _extract(self, name: str, length: model.DataExpr | None) -> None:
         header, bits = self._program.headers[name], 0
         if length is not None:
             bits = self._varbit_length(name, self._scope.data(length))
@@ -173,7 +158,7 @@ class ParserRun:
 
     def _varbit_length(self, name: str, bits: int) -> int:
         """Checks as BMv2 does, which counts the length that the header has so far."""
-        if bits % 8 != 0 or not 0 <= bits <= MAX_VARBIT:
+        if bits % 8 != 0 or not 0 <= bits <= model.MAX_VARBIT:
             raise _ParserError(self._program.error_code("ParserInvalidArgument"))
         octets = header_bytes(self._program, name, self._phv) + bits // 8
         self._require(octets)
@@ -191,7 +176,7 @@ class ParserRun:
         if len(self._frame) - self._offset < octets:
             raise _ParserError(self._program.error_code("PacketTooShort"))
 
-    def _look(self, ahead: Lookahead) -> int:
+    def _look(self, ahead: model.Lookahead) -> int:
         """Bits ahead; bytes behind the packet's end read as 0 (BMv2: whatever lies there)."""
         size = (ahead.offset + ahead.width + 7) // 8
         window = self._frame[self._offset : self._offset + size].ljust(size, b"\0")
@@ -326,12 +311,12 @@ class Interpreter:
         """See Executor."""
         return self._cloned
 
-    def digest(self, learn_list: LearnList) -> tuple[int, ...]:
+    def digest(self, learn_list: model.LearnList) -> tuple[int, ...]:
         """See Executor."""
         phv = self._latest
         if phv is None:
             raise AssertionError("no packet has come in yet")
-        return tuple(phv.bits(e) if isinstance(e, FieldRef) else e.value for e in learn_list.elements)
+        return tuple(phv.bits(e) if isinstance(e, model.FieldRef) else e.value for e in learn_list.elements)
 
     def _arrived(self, frame: bytes, io: Io, kept: object) -> Phv:
         """A packet at the parser. Copies of earlier packets have lost all metadata but those of their field list."""

@@ -9,38 +9,7 @@ from typing import Final
 from p4switch import abi
 from p4switch.interpreter.evaluate import Phv, Scope, calculate, header_bytes, make_valid, move_headers, note
 from p4switch.interpreter.trace import Change, ConditionEvaluated, Listener, PrimitiveRun, TableApplied
-from p4switch.program import Program
-from p4switch.program.actions import (
-    AddHeader,
-    Assertion,
-    Assign,
-    AssignHeader,
-    Clone,
-    Conditional,
-    Count,
-    ExecuteMeter,
-    Exit,
-    GenerateDigest,
-    Hash,
-    Jump,
-    JumpIfZero,
-    LogMessage,
-    MarkToDrop,
-    MatchTable,
-    MoveHeaders,
-    OneOf,
-    Pipeline,
-    Primitive,
-    Random,
-    Recirculate,
-    RegisterRead,
-    RegisterWrite,
-    RemoveHeader,
-    Resubmit,
-    Several,
-    Truncate,
-)
-from p4switch.program.expressions import BoolExpr, DataExpr, FieldRef, Valid
+from p4switch.program import Program, model
 from p4switch.state import device_state
 from p4switch.state.device_state import DeviceState
 from p4switch.tables import Exact, Lookup, Lpm, Match, Range, Table, TableEntry, Ternary
@@ -62,78 +31,78 @@ class Primitives:
     listener: Listener | None
     now: int = 0
 
-    def run_all(self, primitives: Sequence[Primitive], scope: Scope) -> None:
+    def run_all(self, primitives: Sequence[model.Primitive], scope: Scope) -> None:
         """Runs the primitives of an action, following its jumps."""
         at = 0
         while at < len(primitives):
             primitive = primitives[at]
             at += 1
             match primitive:
-                case Jump(to):
+                case model.Jump(to):
                     at = _jumped(at, to, scope)
-                case JumpIfZero(condition, to):
+                case model.JumpIfZero(condition, to):
                     if scope.data(condition) == 0:
                         at = _jumped(at, to, scope)
                 case _:
                     self.run(primitive, scope)
 
-    def run(self, primitive: Primitive, scope: Scope) -> None:
+    def run(self, primitive: model.Primitive, scope: Scope) -> None:
         """Runs one primitive that is no jump and reports it."""
         done = self._run(primitive, scope)
         if self.listener is not None:
             self.listener(done)
 
-    def _run(self, primitive: Primitive, scope: Scope) -> PrimitiveRun:
+    def _run(self, primitive: model.Primitive, scope: Scope) -> PrimitiveRun:
         match primitive:
-            case Assign(target, value):
+            case model.Assign(target, value):
                 return PrimitiveRun(primitive, (self._set(scope, target, scope.data(value)),))
-            case AssignHeader(target, origin):
+            case model.AssignHeader(target, origin):
                 return self._assign_header(primitive, target, origin, scope)
-            case AddHeader(header):
+            case model.AddHeader(header):
                 return PrimitiveRun(primitive, self._add_header(header, scope))
-            case RemoveHeader(header):
+            case model.RemoveHeader(header):
                 return PrimitiveRun(primitive, self._remove_header(header, scope))
-            case MarkToDrop(header):
+            case model.MarkToDrop(header):
                 return PrimitiveRun(primitive, self._mark_to_drop(header, scope))
-            case Count(counter, index):
+            case model.Count(counter, index):
                 return self._count(primitive, counter, self._index(index, scope), scope)
-            case RegisterRead(target, register, index):
+            case model.RegisterRead(target, register, index):
                 return self._register_read(primitive, target, register, self._index(index, scope), scope)
-            case RegisterWrite(register, index, value):
+            case model.RegisterWrite(register, index, value):
                 at = self._index(index, scope)
                 return self._register_write(primitive, register, at, scope.data(value))
-            case Hash():
+            case model.Hash():
                 return PrimitiveRun(primitive, (self._set(scope, primitive.target, self._hash(primitive, scope)),))
-            case ExecuteMeter(target=target, meter=meter, index=index):
+            case model.ExecuteMeter(target=target, meter=meter, index=index):
                 return self._execute_meter(primitive, target, meter, self._index(index, scope), scope)
-            case Clone() | Resubmit() | Recirculate() | Truncate() | GenerateDigest():
+            case model.Clone() | model.Resubmit() | model.Recirculate() | model.Truncate() | model.GenerateDigest():
                 return PrimitiveRun(primitive, text=note(primitive, scope.phv.notes, scope.data))
-            case Exit():
+            case model.Exit():
                 scope.phv.exit = True
                 return PrimitiveRun(primitive)
-            case LogMessage(template, arguments):
+            case model.LogMessage(template, arguments):
                 return PrimitiveRun(primitive, text=_format(template, [scope.data(a) for a in arguments]))
-            case Random():
+            case model.Random():
                 return self._random(primitive, scope)
-            case MoveHeaders():
+            case model.MoveHeaders():
                 return PrimitiveRun(primitive, move_headers(self.program, primitive, scope.phv))
-            case Several(_, steps):
+            case model.Several(_, steps):
                 changes = [change for step in steps for change in self._run(step, scope).changes]
                 return PrimitiveRun(primitive, tuple(changes))
-            case OneOf(cases):
+            case model.OneOf(cases):
                 return self._one_of(primitive, cases, scope)
-            case Assertion(kind, condition):
+            case model.Assertion(kind, condition):
                 return self._assert(primitive, f"{kind} failed: {condition}", scope.truth(condition))
             case _:
                 raise AssertionError(f"not a primitive that stands alone: {primitive}")
 
-    def _set(self, scope: Scope, target: FieldRef, value: int) -> Change:
+    def _set(self, scope: Scope, target: model.FieldRef, value: int) -> Change:
         before = scope.phv.bits(target)
         scope.phv.store(target, value)
         return Change(str(target), before, scope.phv.bits(target))
 
     def _one_of(
-        self, primitive: Primitive, cases: tuple[tuple[BoolExpr, Primitive], ...], scope: Scope
+        self, primitive: model.Primitive, cases: tuple[tuple[model.BoolExpr, model.Primitive], ...], scope: Scope
     ) -> PrimitiveRun:
         for condition, chosen in cases:
             if scope.truth(condition):
@@ -143,7 +112,7 @@ class Primitives:
 
     # --- headers
 
-    def _assign_header(self, primitive: Primitive, target: str, origin: str, scope: Scope) -> PrimitiveRun:
+    def _assign_header(self, primitive: model.Primitive, target: str, origin: str, scope: Scope) -> PrimitiveRun:
         phv = scope.phv
         changes = [_validity(phv.valid, target, origin in phv.valid)]
         if origin in phv.valid:
@@ -181,10 +150,10 @@ class Primitives:
 
     # --- state
 
-    def _index(self, expr: DataExpr, scope: Scope) -> int:
+    def _index(self, expr: model.DataExpr, scope: Scope) -> int:
         return scope.data(expr) & _INDEX_MASK
 
-    def _count(self, primitive: Primitive, name: str, index: int, scope: Scope) -> PrimitiveRun:
+    def _count(self, primitive: model.Primitive, name: str, index: int, scope: Scope) -> PrimitiveRun:
         counter = self.state.counters[name]
         if index >= counter.size:
             return PrimitiveRun(primitive, index=index, in_range=False)
@@ -197,7 +166,7 @@ class Primitives:
         return PrimitiveRun(primitive, changes, index)
 
     def _execute_meter(
-        self, primitive: Primitive, target: FieldRef, name: str, index: int, scope: Scope
+        self, primitive: model.Primitive, target: model.FieldRef, name: str, index: int, scope: Scope
     ) -> PrimitiveRun:
         meter = self.state.meters[name]
         if index >= meter.size:
@@ -206,14 +175,14 @@ class Primitives:
         return PrimitiveRun(primitive, (self._set(scope, target, color),), index)
 
     def _register_read(
-        self, primitive: Primitive, target: FieldRef, name: str, index: int, scope: Scope
+        self, primitive: model.Primitive, target: model.FieldRef, name: str, index: int, scope: Scope
     ) -> PrimitiveRun:
         register = self.state.registers[name]
         if index >= register.size:
             return PrimitiveRun(primitive, index=index, in_range=False)
         return PrimitiveRun(primitive, (self._set(scope, target, register.read(index)),), index)
 
-    def _register_write(self, primitive: Primitive, name: str, index: int, value: int) -> PrimitiveRun:
+    def _register_write(self, primitive: model.Primitive, name: str, index: int, value: int) -> PrimitiveRun:
         register = self.state.registers[name]
         if index >= register.size:
             return PrimitiveRun(primitive, index=index, in_range=False)
@@ -221,12 +190,12 @@ class Primitives:
         register.write(index, value)
         return PrimitiveRun(primitive, (Change(f"{name}[{index}]", before, register.read(index)),), index)
 
-    def _hash(self, primitive: Hash, scope: Scope) -> int:
+    def _hash(self, primitive: model.Hash, scope: Scope) -> int:
         base, size = scope.data(primitive.base) & _MASK_64, scope.data(primitive.size) & _MASK_64
         hashed = calculate(self.program, self.program.calculations[primitive.calculation], scope.phv)
         return (hashed % max(size, 1) + base) & _MASK_64
 
-    def _random(self, primitive: Random, scope: Scope) -> PrimitiveRun:
+    def _random(self, primitive: model.Random, scope: Scope) -> PrimitiveRun:
         low, high = scope.data(primitive.low) & _MASK_64, scope.data(primitive.high) & _MASK_64
         if low > high:
             return PrimitiveRun(primitive)
@@ -235,7 +204,7 @@ class Primitives:
         number = device_state.within(device_state.mixed(state.random_state), low, high)
         return PrimitiveRun(primitive, (self._set(scope, primitive.target, number),))
 
-    def _assert(self, primitive: Primitive, failure: str, holds: bool) -> PrimitiveRun:
+    def _assert(self, primitive: model.Primitive, failure: str, holds: bool) -> PrimitiveRun:
         """BMv2 aborts where an assertion fails; here it is counted and the packet goes on."""
         if not holds:
             self.state.failed_assertions += 1
@@ -269,7 +238,7 @@ def _format(template: str, values: list[int]) -> str:
 # Pipelines: from node to node (behavioral-model, src/bm_sim/pipeline.cpp and match_tables.cpp).
 
 
-def run_pipeline(pipeline: Pipeline, phv: Phv, primitives: Primitives) -> None:
+def run_pipeline(pipeline: model.Pipeline, phv: Phv, primitives: Primitives) -> None:
     """Runs a control until it ends or an action executes ``exit``. Raises TooManySteps."""
     phv.exit, phv.steps = False, 0
     name = pipeline.start
@@ -277,17 +246,17 @@ def run_pipeline(pipeline: Pipeline, phv: Phv, primitives: Primitives) -> None:
         if name in pipeline.watched:
             phv.step()
         node = pipeline.nodes[name]
-        name = _decide(node, phv, primitives) if isinstance(node, Conditional) else _apply(node, phv, primitives)
+        name = _decide(node, phv, primitives) if isinstance(node, model.Conditional) else _apply(node, phv, primitives)
 
 
-def _decide(conditional: Conditional, phv: Phv, primitives: Primitives) -> str | None:
+def _decide(conditional: model.Conditional, phv: Phv, primitives: Primitives) -> str | None:
     outcome = Scope(phv).truth(conditional.condition)
     if primitives.listener is not None:
         primitives.listener(ConditionEvaluated(conditional, outcome))
     return conditional.next_true if outcome else conditional.next_false
 
 
-def _apply(spec: MatchTable, phv: Phv, primitives: Primitives) -> str | None:
+def _apply(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> str | None:
     table = primitives.state.tables[spec.name]
     keys = [_bits(key.target, phv) for key in spec.keys]
     found = table.lookup(keys, partial(_selector_hash, spec, phv, primitives))
@@ -305,17 +274,17 @@ def _apply(spec: MatchTable, phv: Phv, primitives: Primitives) -> str | None:
     return spec.next_node(found.hit, found.action)
 
 
-def _selector_hash(spec: MatchTable, phv: Phv, primitives: Primitives) -> int:
+def _selector_hash(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> int:
     """The hash by which a group's member is chosen; BMv2 takes 0 where the profile has no selector."""
     selector = None if spec.profile is None else primitives.program.profiles[spec.profile].selector
     return 0 if selector is None else calculate(primitives.program, selector, phv)
 
 
-def _bits(target: FieldRef | Valid, phv: Phv) -> int:
-    return phv.bits(target) if isinstance(target, FieldRef) else int(target.header in phv.valid)
+def _bits(target: model.FieldRef | model.Valid, phv: Phv) -> int:
+    return phv.bits(target) if isinstance(target, model.FieldRef) else int(target.header in phv.valid)
 
 
-def _applied(spec: MatchTable, table: Table, keys: list[int], found: Lookup) -> TableApplied:
+def _applied(spec: model.MatchTable, table: Table, keys: list[int], found: Lookup) -> TableApplied:
     action = None if found.action is None else table.actions[found.action]
     return TableApplied(
         table=spec.name,

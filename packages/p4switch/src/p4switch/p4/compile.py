@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, P4Error, SourceFault, Sources, Unexpected
+from p4switch.p4.diagnostics import Diagnostics, P4Error, SourceFault, Sources, Unexpected, expect
 from p4switch.p4.info import P4Info
 from p4switch.p4.inventory import Inventory
 from p4switch.p4.lower.programs import Emitter
@@ -81,12 +81,10 @@ class Compilation:
     def p4info(self) -> str:
         """P4Info as text. Raises P4Error if there are errors."""
         self.require()
-        if self.emitter is None:
-            raise Unexpected
         try:
-            return P4Info(self.emitter, self.declarations).text()
+            return P4Info(expect(self.emitter, Emitter), self.declarations).text()
         except SourceFault as fault:
-            self.diagnostics.error(fault.position, fault.message, fault.hint)
+            self.diagnostics.fault(fault)
             raise P4Error(self.diagnostics, self.sources) from None
 
     def messages(self) -> list[str]:
@@ -211,7 +209,7 @@ def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str
         if not diagnostics.errors:
             found.json = json
     except SourceFault as fault:
-        diagnostics.error(fault.position, fault.message, fault.hint)
+        diagnostics.fault(fault)
     except Unexpected:
         at = found.declarations[-1].at if found.declarations else 0
         diagnostics.error(at, "something in this program is not taken, and it is not known what", "Please report it.")

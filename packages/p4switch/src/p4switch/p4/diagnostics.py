@@ -1,7 +1,7 @@
 """Errors and warnings as values: several in one go, each with its place, what is wrong and how to mend it."""
 
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from p4switch.base.errors import InputError
 
@@ -82,6 +82,7 @@ def position(file: int, line: int, column: int) -> int:
     return (file << (COLUMN_BITS + LINE_BITS)) | (line << COLUMN_BITS) | min(column, (1 << COLUMN_BITS) - 1)
 
 
+T = TypeVar("T")
 Severity = Literal["error", "warning"]
 
 MOST: Final = 20
@@ -158,6 +159,10 @@ class Diagnostics:
         """The program is legal, but hardly meant so."""
         self._add(Diagnostic("warning", position, message, hint))
 
+    def fault(self, fault: "SourceFault") -> None:
+        """An error at which the work on some part ended."""
+        self.error(fault.position, fault.message, fault.hint)
+
     def _add(self, item: Diagnostic) -> None:
         if len(item.message) > LONGEST_MESSAGE:  # it quotes what no person wrote
             item = replace(item, message=f"{item.message[: LONGEST_MESSAGE - 2]} …")
@@ -189,6 +194,13 @@ class SourceFault(Exception):
 
 class Unexpected(RuntimeError):
     """Something that the checks before should have refused: a mistake of this compiler, not of the program."""
+
+
+def expect(value: object, kind: type[T]) -> T:
+    """A value of which the checks before have made sure what it is. Raises Unexpected."""
+    if not isinstance(value, kind):
+        raise Unexpected
+    return value
 
 
 class P4Error(InputError, ValueError):

@@ -12,20 +12,8 @@ from p4switch.p4.lower.storage import Instance, TableInstance
 from p4switch.p4.syntax.expressions import ExpressionParser
 from p4switch.p4.syntax.preprocessor import NUMBER, STRING, Token, value_of
 from p4switch.p4.syntax.tree import Annotation, Composite, Declaration
-from p4switch.p4.types.kinds import (
-    BOOL,
-    ERROR,
-    Bits,
-    CompositeType,
-    EnumType,
-    NewType,
-    StackType,
-    TupleType,
-    Type,
-    Varbits,
-    plain,
-    width_of,
-)
+from p4switch.p4.types import kinds
+from p4switch.p4.types.kinds import plain
 from p4switch.p4.types.programs import Checker
 
 # Numbers and aliases of P4Runtime's objects (P4Runtime specification, section 6.3).
@@ -251,38 +239,38 @@ class TypeSpecs:
         self._errors: list[str] | None = None
         self.errors: list[str] = []
 
-    def spec(self, kind: Type) -> Message:
+    def spec(self, kind: kinds.Type) -> Message:
         """``P4DataTypeSpec`` of a type; named types are gathered."""
         match kind:
-            case Bits(width, signed):
+            case kinds.Bits(width, signed):
                 return [("bitstring", [("int" if signed else "bit", [("bitwidth", width)])])]
-            case Varbits(width):
+            case kinds.Varbits(width):
                 return [("bitstring", [("varbit", [("max_bitwidth", width)])])]
-            case TupleType(elements):
+            case kinds.TupleType(elements):
                 return [("tuple", [("members", self.spec(e)) for e in elements])]
-            case CompositeType():
+            case kinds.CompositeType():
                 self._composite(kind)
                 word = {"struct": "struct", "header": "header", "header_union": "header_union"}[kind.kind]
                 return [(word, [("name", shown_name(kind))])]
-            case StackType(element, size):
+            case kinds.StackType(element, size):
                 self._composite(element)
                 word = element.kind
                 return [(f"{word}_stack", [(word, [("name", shown_name(element))]), ("size", size)])]
-            case EnumType():
+            case kinds.EnumType():
                 self._enum(kind)
                 word = "serializable_enum" if kind.base is not None else "enum"
                 return [(word, [("name", kind.name)])]
-            case NewType():
+            case kinds.NewType():
                 self._new_type(kind)
                 return [("new_type", [("name", kind.name)])]
-        if kind is BOOL:
+        if kind is kinds.BOOL:
             return [("bool", [])]
-        if kind is ERROR:
+        if kind is kinds.ERROR:
             self._errors = self.errors
             return [("error", [])]
         return []
 
-    def _composite(self, kind: CompositeType) -> None:
+    def _composite(self, kind: kinds.CompositeType) -> None:
         section = {"struct": "structs", "header": "headers", "header_union": "header_unions"}[kind.kind]
         name = shown_name(kind)
         if name in self._named[section]:
@@ -294,7 +282,7 @@ class TypeSpecs:
             what = "header" if kind.kind == "header_union" else "type_spec"
             members.append(("members", [("name", field), (what, spec[0][1] if what == "header" else spec)]))
 
-    def _enum(self, kind: EnumType) -> None:
+    def _enum(self, kind: kinds.EnumType) -> None:
         if kind.base is None:
             self._named["enums"].setdefault(kind.name, [("members", [("name", m)]) for m in kind.members])
             return
@@ -306,7 +294,7 @@ class TypeSpecs:
             found.append(("members", [("name", name), ("value", shown)]))
         self._named["serializable_enums"].setdefault(kind.name, found)
 
-    def _new_type(self, kind: NewType) -> None:
+    def _new_type(self, kind: kinds.NewType) -> None:
         translation = translation_of(kind)
         if translation is None:
             found: Message = [("original_type", self.spec(plain(kind)))]
@@ -329,20 +317,20 @@ class TypeSpecs:
         return found
 
 
-def _number(kind: Type) -> Type:
+def _number(kind: kinds.Type) -> kinds.Type:
     bare = plain(kind)
-    return bare.base if isinstance(bare, EnumType) and bare.base is not None else bare
+    return bare.base if isinstance(bare, kinds.EnumType) and bare.base is not None else bare
 
 
-def shown_name(kind: CompositeType) -> str:
+def shown_name(kind: kinds.CompositeType) -> str:
     """The name of a type for the control plane."""
     note = kind.declaration.annotation("name")
     return str(note.string) if note is not None and note.string else kind.name
 
 
-def translation_of(kind: Type) -> tuple[str, int | None] | None:
+def translation_of(kind: kinds.Type) -> tuple[str, int | None] | None:
     """What ``@p4runtime_translation`` says of a type: a URI, and the width or None for a string."""
-    if not isinstance(kind, NewType):
+    if not isinstance(kind, kinds.NewType):
         return None
     note = kind.declaration.annotation("p4runtime_translation")
     if note is None or len(note.tokens) < 3 or note.tokens[0][0] != STRING:
@@ -355,14 +343,14 @@ def translation_of(kind: Type) -> tuple[str, int | None] | None:
     return uri, None
 
 
-def control_plane_width(kind: Type) -> int:
+def control_plane_width(kind: kinds.Type) -> int:
     """Bits of a value for the control plane; 0 for strings and errors."""
     translation = translation_of(kind)
     if translation is not None:
         return translation[1] or 0
-    if kind is ERROR:
+    if kind is kinds.ERROR:
         return 0
-    return width_of(kind) or (32 if isinstance(plain(kind), EnumType) else 0)
+    return kinds.width_of(kind) or (32 if isinstance(plain(kind), kinds.EnumType) else 0)
 
 
 _UNITS: Final = {"packets": "PACKETS", "bytes": "BYTES", "packets_and_bytes": "BOTH"}
@@ -497,11 +485,11 @@ class P4Info:
             found.append(("is_const_table", Word("true")))
         return found
 
-    def _type_name(self, kind: Type) -> Message:
+    def _type_name(self, kind: kinds.Type) -> Message:
         """``type_name``, and the type among those that have names."""
         self._typed = True
         self.types.spec(kind)
-        return [("type_name", [("name", kind.name)])] if isinstance(kind, NewType) else []
+        return [("type_name", [("name", kind.name)])] if isinstance(kind, kinds.NewType) else []
 
     def _action(self, action: UsedAction) -> Message:
         found: Message = [self._preamble(ACTION, action.name, action.declaration)]
@@ -510,7 +498,7 @@ class P4Info:
             kind = parameter.type
             item: Message = [("id", number), ("name", local_name(parameter))]
             item += plain_annotations(parameter.annotations)
-            plain_enum = isinstance(kind, EnumType) and kind.base is None
+            plain_enum = isinstance(kind, kinds.EnumType) and kind.base is None
             item += [] if plain_enum else _width(control_plane_width(kind))
             item += documentation(parameter.annotations)
             name = self._type_name(kind)
@@ -533,7 +521,7 @@ class P4Info:
     def _index(self, instance: Instance, position: int) -> Message:
         arguments = instance.type.arguments
         kind = arguments[position] if position < len(arguments) else None
-        if isinstance(kind, NewType):
+        if isinstance(kind, kinds.NewType):
             self.types.spec(kind)
             return [("index_type_name", [("name", kind.name)])]
         return []
@@ -568,7 +556,7 @@ class P4Info:
         found: Message = [self._preamble(VALUE_SET, item.name, item.declaration, ())]
         kind = item.declaration.type.element
         bare = plain(kind)
-        if isinstance(bare, CompositeType):
+        if isinstance(bare, kinds.CompositeType):
             numbers = _numbers([f.annotations for f in bare.declaration.fields])
             for declared, number in zip(bare.declaration.fields, numbers, strict=True):
                 match = declared.annotation("match")
@@ -578,7 +566,7 @@ class P4Info:
                 inner += _width(control_plane_width(bare.fields[declared.name]))
                 inner.append(("match_type", Word(word)))
                 found.append(("match", inner + documentation(declared.annotations)))
-        elif isinstance(bare, EnumType) and bare.base is not None:
+        elif isinstance(bare, kinds.EnumType) and bare.base is not None:
             for number, name in enumerate(bare.members, 1):
                 match_of: Message = [("id", number), ("name", name), ("bitwidth", bare.base.width)]
                 found.append(("match", [*match_of, ("match_type", Word("EXACT"))]))
@@ -586,7 +574,7 @@ class P4Info:
             found.append(("match", [("id", 1), *_width(control_plane_width(kind)), ("match_type", Word("EXACT"))]))
         return found + _size(item.json["max_size"])
 
-    def _digest(self, name: str, kind: Type) -> Message:
+    def _digest(self, name: str, kind: kinds.Type) -> Message:
         preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name)]
         preamble.append(("alias", self.symbols.alias(name)))
         return [("preamble", preamble), ("type_spec", self.types.spec(kind))]
@@ -623,13 +611,13 @@ class P4Info:
         return found
 
 
-def flat_fields(kind: CompositeType, prefix: str) -> list[tuple[str, Any, Type]]:
+def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, kinds.Type]]:
     """Fields of a header with those of structs within it: name, declaration, type."""
-    found: list[tuple[str, Any, Type]] = []
+    found: list[tuple[str, Any, kinds.Type]] = []
     for declared in kind.declaration.fields:
         inner = kind.fields[declared.name]
         shown = prefix + local_name(declared)
-        if isinstance(inner, CompositeType):
+        if isinstance(inner, kinds.CompositeType):
             found += flat_fields(inner, f"{shown}.")
         else:
             found.append((shown, declared, inner))

@@ -6,8 +6,7 @@ from typing import Any, Final
 from p4switch.p4.lower.programs import Emitter, full_name
 from p4switch.p4.lower.statements import global_name
 from p4switch.p4.lower.storage import Instance, ProgramInstance, TableInstance, ValueSetInstance
-from p4switch.p4.syntax.tree import Action, ActionRef, Declaration, Parameter, Table, ValueSet
-from p4switch.p4.syntax.tree import Instance as InstanceDecl
+from p4switch.p4.syntax import tree
 from p4switch.p4.types.kinds import Type
 
 _CONTROLS: Final = ("verify", "ingress", "egress", "compute", "deparser")
@@ -20,8 +19,8 @@ class UsedAction:
     """An action that a table or an apply block uses; ``parameters``: those that entries give."""
 
     name: str
-    declaration: Action
-    parameters: list[Parameter]
+    declaration: tree.Action
+    parameters: list[tree.Parameter]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +29,8 @@ class Clash:
 
     kind: str
     name: str
-    declaration: Declaration
-    before: Declaration
+    declaration: tree.Declaration
+    before: tree.Declaration
 
 
 class Inventory:
@@ -51,9 +50,9 @@ class Inventory:
         self._names: dict[tuple[int, Any], str] = {}
         self._seen_actions: set[str] = set()
         self.clashes: list[Clash] = []
-        self._owners: dict[tuple[str, str], tuple[Declaration, object]] = {}
+        self._owners: dict[tuple[str, str], tuple[tree.Declaration, object]] = {}
         for declaration, bound in emitter.ctx.program_environment.bound.items():
-            if isinstance(declaration, InstanceDecl) and type(bound) is Instance:
+            if isinstance(declaration, tree.Instance) and type(bound) is Instance:
                 self._extern(bound)
         self._walk(emitter.blocks["parser"])
         for block in _CONTROLS:
@@ -109,16 +108,16 @@ class Inventory:
         for local in instance.program.locals:
             bound = environment.bound.get(local)
             match local:
-                case Action():
+                case tree.Action():
                     name = full_name(local, instance)
                     use = self.emitter.ctx.action_uses.get(name)
                     if use is not None:
                         self._action(name, local, use[0] == "called", instance.name)
-                case Table() if isinstance(bound, TableInstance) and bound.json is not None:
+                case tree.Table() if isinstance(bound, TableInstance) and bound.json is not None:
                     if local.annotation("hidden") is None:
                         self._claim("table", bound.name, local, bound)
                         self.tables.append(bound)
-                case ValueSet() if isinstance(bound, ValueSetInstance):
+                case tree.ValueSet() if isinstance(bound, ValueSetInstance):
                     self._claim("value set", bound.name, local, bound)
                     self.value_sets.append(bound)
                 case _ if isinstance(bound, ProgramInstance):
@@ -140,13 +139,13 @@ class Inventory:
         self._claim(instance.type.name, instance.name, instance.declaration, instance)
         self.externs.append(instance)
 
-    def _claim(self, kind: str, name: str, declaration: Declaration, owner: object) -> None:
+    def _claim(self, kind: str, name: str, declaration: tree.Declaration, owner: object) -> None:
         """Something has a name; a second one has it, too, if it is another declaration or of another owner."""
         before, other = self._owners.setdefault((kind, name), (declaration, owner))
         if before is not declaration or other != owner:
             self.clashes.append(Clash(kind, name, declaration, before))
 
-    def _action(self, name: str, declaration: Action, called: bool, owner: str = "") -> None:
+    def _action(self, name: str, declaration: tree.Action, called: bool, owner: str = "") -> None:
         if declaration.annotation("hidden") is not None:
             return
         self._claim("action", name, declaration, owner)
@@ -156,18 +155,18 @@ class Inventory:
         free = [] if called else [p for p in declaration.parameters if not p.direction]
         self.actions.append(UsedAction(name, declaration, free))
 
-    def refs_of(self, table: TableInstance) -> list[tuple[str, ActionRef]]:
+    def refs_of(self, table: TableInstance) -> list[tuple[str, tree.ActionRef]]:
         """Names of a table's actions, in the order of its list; NoAction is added where no default is given."""
         refs = list(table.declaration.actions)
         if table.declaration.default is None and "NoAction" not in {ref.name for ref in refs}:
             no_action = self.emitter.ctx.no_action
             if no_action is not None:
-                ref = ActionRef(0, 0, "NoAction", True, [], [default_only()])
+                ref = tree.ActionRef(0, 0, "NoAction", True, [], [default_only()])
                 ref.target = no_action
                 refs.append(ref)
         return [(self.name_of(table, ref), ref) for ref in refs if ref.target.annotation("hidden") is None]
 
-    def name_of(self, table: TableInstance, ref: ActionRef) -> str:
+    def name_of(self, table: TableInstance, ref: tree.ActionRef) -> str:
         """The full name of an action of a table."""
         found = table.environment.find(ref.target)
         return found.name if found is not None else global_name(ref.target)

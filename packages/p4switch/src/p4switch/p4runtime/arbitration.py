@@ -8,14 +8,14 @@ what its latest primary said.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from finsy.proto import U128, p4r, stratum
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from p4switch.p4runtime.errors import Code, P4RuntimeError
-from p4switch.p4runtime.updates import invalid
+from p4switch.p4runtime.updates import copied, invalid
 
 # Roles: which part of a device's control plane a client has (P4Runtime specification, section "Role Config").
 #
@@ -73,15 +73,9 @@ class RoleConfig:
     def _passes(self, packet: p4r.PacketIn) -> bool:
         if self.packet_in_filter is None:
             return True
-        return any((m.metadata_id, _number(m.value)) == self._wanted() for m in packet.metadata)
-
-    def _wanted(self) -> tuple[int, int]:
-        ident, value = self.packet_in_filter or (0, b"")
-        return ident, _number(value)
-
-
-def _number(value: bytes) -> int:
-    return int.from_bytes(value, "big")
+        ident, value = self.packet_in_filter
+        wanted = ident, int.from_bytes(value, "big")
+        return any((m.metadata_id, int.from_bytes(m.value, "big")) == wanted for m in packet.metadata)
 
 
 def decode_role_config(packed: AnyMessage, role: str) -> RoleConfig:
@@ -115,31 +109,35 @@ def role_name(name: str, ident: int) -> str:
     return name or (f"#{ident}" if ident else DEFAULT_ROLE)
 
 
-def entity_id(entity: p4r.Entity) -> int | None:
-    """The P4Info id that an entity belongs to: that of the table for direct resources. None where it has none."""
+def table_entry(entity: p4r.Entity) -> p4r.TableEntry | None:
+    """The table entry that an entity is or belongs to."""
     match entity.WhichOneof("entity"):
         case "table_entry":
-            return entity.table_entry.table_id
-        case "direct_counter_entry":
-            return entity.direct_counter_entry.table_entry.table_id
-        case "direct_meter_entry":
-            return entity.direct_meter_entry.table_entry.table_id
-        case "counter_entry":
-            return entity.counter_entry.counter_id
-        case "meter_entry":
-            return entity.meter_entry.meter_id
-        case "register_entry":
-            return entity.register_entry.register_id
-        case "action_profile_member":
-            return entity.action_profile_member.action_profile_id
-        case "action_profile_group":
-            return entity.action_profile_group.action_profile_id
-        case "value_set_entry":
-            return entity.value_set_entry.value_set_id
-        case "digest_entry":
-            return entity.digest_entry.digest_id
+            return entity.table_entry
+        case "direct_counter_entry" | "direct_meter_entry" as kind:
+            return cast(p4r.TableEntry, getattr(entity, kind).table_entry)
         case _:
             return None
+
+
+_IDS: Final = {
+    "counter_entry": "counter_id",
+    "meter_entry": "meter_id",
+    "register_entry": "register_id",
+    "action_profile_member": "action_profile_id",
+    "action_profile_group": "action_profile_id",
+    "value_set_entry": "value_set_id",
+    "digest_entry": "digest_id",
+}
+"""By the kind of an entity, the field with the P4Info id."""
+
+
+def entity_id(entity: p4r.Entity) -> int | None:
+    """The P4Info id that an entity belongs to: that of the table for direct resources. None where it has none."""
+    entry, kind = table_entry(entity), entity.WhichOneof("entity")
+    if entry is not None:
+        return entry.table_id
+    return cast(int, getattr(getattr(entity, kind), _IDS[kind])) if kind in _IDS else None
 
 
 def permit_all(entity: p4r.Entity) -> None:
@@ -346,10 +344,8 @@ def _bid(request: p4r.MasterArbitrationUpdate) -> _Bid:
     """What an arbitration update asks for. Raises INVALID_ARGUMENT for a role configuration that is not understood."""
     role = role_name(request.role.name, request.role.id)
     election_id = U128.decode(request.election_id) if request.HasField("election_id") else None
-    sent = p4r.Role()
-    sent.CopyFrom(request.role)
     config = decode_role_config(request.role.config, role) if request.role.HasField("config") else None
-    return _Bid(role, election_id, sent, config)
+    return _Bid(role, election_id, copied(request.role), config)
 
 
 def _denied(message: str) -> P4RuntimeError:

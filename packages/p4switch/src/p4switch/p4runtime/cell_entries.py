@@ -1,6 +1,10 @@
-"""ValueSetEntry: the members of parser value sets, which BMv2 does not offer over P4Runtime."""
+"""Cells of registers, counters and meters, those of table entries, and the members of value sets.
 
-from collections.abc import Iterator
+BMv2 offers neither registers nor value sets over P4Runtime.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from finsy.proto import p4r
 
@@ -18,6 +22,7 @@ from p4switch.p4runtime.p4info import (
 )
 from p4switch.p4runtime.table_entries import TableEntries, config_message, meter_config
 from p4switch.p4runtime.updates import (
+    Kind,
     check_index,
     check_modify_only,
     counter_data,
@@ -25,303 +30,256 @@ from p4switch.p4runtime.updates import (
     invalid,
     state_errors,
 )
-from p4switch.tables import TableEntry
+from p4switch.tables import Table, TableEntry
+from p4switch.tables.table import TableSnapshot
 
-# RegisterEntry: read and write of register cells, which BMv2 does not offer over P4Runtime.
 
+class Arrays:
+    """Reads and writes the cells of arrays of one kind: one cell, all of an array where the index is unset, or all.
 
-class RegisterEntries:
-    """Reads and writes the registers of one device."""
+    Attributes:
+        what: the kind, as messages and the field with the id name it.
+        message: of a cell.
+    """
 
-    def __init__(self, schema: Schema, device: Device) -> None:
-        self._schema = schema
+    what: ClassVar[str]
+    message: ClassVar[type[Any]]
+
+    def __init__(self, infos: Mapping[int, Any], device: Device, direct: frozenset[int] = frozenset()) -> None:
+        """Args:
+        infos: by id.
+        device: has the cells.
+        direct: ids of those that belong to tables' entries.
+        """
+        self._infos = infos
         self._device = device
+        self._direct = direct
 
-    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.RegisterEntry) -> None:
+    def write(self, kind: Kind, entry: Any) -> None:
         """Sets one cell, or all of them where the index is unset. Raises P4RuntimeError."""
-        info = self._register(entry.register_id)
-        what = f"register {info.name!r}"
+        info = self._info(getattr(entry, f"{self.what}_id"))
+        what = f"{self.what} {info.name!r}"
         check_modify_only(kind, what)
-        indices = self._indices(info, entry)
-        if not entry.HasField("data"):
-            raise invalid(f"{what}: data is missing")
-        value = _type_of(info).decode(entry.data, what)
-        register = self._device.registers[info.name]
-        for index in indices:
-            register.write(index, value)
+        self._set(info, self._indices(info, entry), entry, what)
 
-    def read(self, wanted: p4r.RegisterEntry) -> Iterator[p4r.RegisterEntry]:
+    def read(self, wanted: Any) -> Iterator[Any]:
         """The cells that a request selects, as they are now. Raises P4RuntimeError."""
-        if wanted.register_id == 0:
-            if wanted.HasField("index"):
-                raise invalid("register_id is 0: cells of all registers cannot be selected by index")
-            infos = list(self._schema.registers.values())
-        else:
-            infos = [self._register(wanted.register_id)]
+        ident = getattr(wanted, f"{self.what}_id")
+        if ident == 0 and wanted.HasField("index"):
+            raise invalid(f"{self.what}_id is 0: cells of all {self.what}s cannot be selected by index")
         found = []
-        for info in infos:
-            indices, register = self._indices(info, wanted), self._device.registers[info.name]
-            found.append((info, _type_of(info), indices, register.copy(indices.start, indices.stop)))
+        for info in [self._info(ident)] if ident else self._infos.values():
+            indices = self._indices(info, wanted)
+            found.append((info.id, indices, self._now(info, indices)))
         return (
-            p4r.RegisterEntry(
-                register_id=info.id,
-                index=p4r.Index(index=index),
-                data=value_type.encode(register.read(index - indices.start)),
-            )
-            for info, value_type, indices, register in found
+            self.message(**{f"{self.what}_id": ident}, index=p4r.Index(index=index), **now(index))
+            for ident, indices, now in found
             for index in indices
         )
 
-    def changed(self) -> Iterator[p4r.RegisterEntry]:
-        """The cells that are not 0."""
-        for info in self._schema.registers.values():
-            register = self._device.registers[info.name]
-            if info.type is not None:
-                for index in range(info.size):
-                    value = register.read(index)
-                    if value != 0:
-                        data = info.type.encode(value)
-                        yield p4r.RegisterEntry(register_id=info.id, index=p4r.Index(index=index), data=data)
-
-    def _register(self, register_id: int) -> RegisterInfo:
-        info = self._schema.registers.get(register_id)
+    def _info(self, ident: int) -> Any:
+        info = self._infos.get(ident)
         if info is None:
-            raise invalid(f"there is no register with id {register_id}")
+            raise invalid(self._unknown(ident))
         return info
 
-    def _indices(self, info: RegisterInfo, entry: p4r.RegisterEntry) -> range:
+    def _unknown(self, ident: int) -> str:
+        name = {"counter": "DirectCounterEntry", "meter": "DirectMeterEntry"}[self.what]
+        hint = f" (a direct {self.what}: use {name})" if ident in self._direct else ""
+        return f"there is no indirect {self.what} with id {ident}{hint}"
+
+    def _indices(self, info: Any, entry: Any) -> range:
         if not entry.HasField("index"):
             return range(info.size)
-        check_index(entry.index.index, info.size, f"register {info.name!r}")
+        check_index(entry.index.index, info.size, f"{self.what} {info.name!r}")
         return range(entry.index.index, entry.index.index + 1)
+
+    def _set(self, info: Any, indices: range, entry: Any, what: str) -> None:
+        """Writes what an entry says to cells."""
+        raise NotImplementedError
+
+    def _now(self, info: Any, indices: range) -> Callable[[int], dict[str, Any]]:
+        """What messages say of cells, by index; as it is now, whenever it is called."""
+        raise NotImplementedError
+
+
+class RegisterEntries(Arrays):
+    """RegisterEntry."""
+
+    what, message = "register", p4r.RegisterEntry
+
+    def _set(self, info: RegisterInfo, indices: range, entry: p4r.RegisterEntry, what: str) -> None:
+        if not entry.HasField("data"):
+            raise invalid(f"{what}: data is missing")
+        value, register = _type_of(info).decode(entry.data, what), self._device.registers[info.name]
+        for index in indices:
+            register.write(index, value)
+
+    def _now(self, info: RegisterInfo, indices: range) -> Callable[[int], dict[str, Any]]:
+        kind, cells = _type_of(info), self._device.registers[info.name].copy(indices.start, indices.stop)
+        return lambda index: {"data": kind.encode(cells.read(index - indices.start))}
+
+    def changed(self) -> Iterator[p4r.RegisterEntry]:
+        """The cells that are not 0."""
+        for info in self._infos.values():
+            register = self._device.registers[info.name]
+            for index in range(info.size) if info.type is not None else ():
+                value = register.read(index)
+                if value != 0:
+                    data = info.type.encode(value)
+                    yield p4r.RegisterEntry(register_id=info.id, index=p4r.Index(index=index), data=data)
+
+    def _unknown(self, ident: int) -> str:
+        return f"there is no register with id {ident}"
 
 
 def _type_of(info: RegisterInfo) -> ValueType:
     if info.type is None:
-        raise P4RuntimeError(
-            Code.UNIMPLEMENTED, f"register {info.name!r}: cells that are no number or bool are not supported"
-        )
+        what = f"register {info.name!r}"
+        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: cells that are no number or bool are not supported")
     return info.type
 
 
-# CounterEntry and DirectCounterEntry.
+class CounterEntries(Arrays):
+    """CounterEntry; unset data changes nothing."""
 
+    what, message = "counter", p4r.CounterEntry
 
-class CounterEntries:
-    """Reads and writes the indirect counters of one device."""
-
-    def __init__(self, schema: Schema, device: Device) -> None:
-        self._schema = schema
-        self._device = device
-
-    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.CounterEntry) -> None:
-        """Sets one cell, or all of them where the index is unset; unset data changes nothing. Raises P4RuntimeError."""
-        info = self._counter(entry.counter_id)
-        what = f"counter {info.name!r}"
-        check_modify_only(kind, what)
-        indices = self._indices(info, entry)
+    def _set(self, info: CounterInfo, indices: range, entry: p4r.CounterEntry, what: str) -> None:
         if not entry.HasField("data"):
             return
-        packets, octets = counter_values(entry.data, what)
-        counter = self._device.counters[info.name]
+        given, counter = counter_values(entry.data, what), self._device.counters[info.name]
         for index in indices:
-            old_packets, old_octets = counter.read(index)
-            counter.write(index, packets if info.counts[0] else old_packets, octets if info.counts[1] else old_octets)
+            new = zip(info.counts, given, counter.read(index), strict=True)
+            counter.write(index, *(value if counts else old for counts, value, old in new))
 
-    def read(self, wanted: p4r.CounterEntry) -> Iterator[p4r.CounterEntry]:
-        """The cells that a request selects, as they are now. Raises P4RuntimeError."""
-        if wanted.counter_id == 0:
-            infos = list(self._schema.counters.values())
-            if wanted.HasField("index"):
-                raise invalid("counter_id is 0: cells of all counters cannot be selected by index")
-        else:
-            infos = [self._counter(wanted.counter_id)]
-        found = []
-        for info in infos:
-            indices = self._indices(info, wanted)
-            found.append((info, indices, self._device.counters[info.name].cells[indices.start : indices.stop].copy()))
-        return (
-            p4r.CounterEntry(counter_id=info.id, index=p4r.Index(index=index), data=counter_data(*cell.tolist()))
-            for info, indices, cells in found
-            for index, cell in zip(indices, cells, strict=True)
-        )
-
-    def _counter(self, counter_id: int) -> CounterInfo:
-        info = self._schema.counters.get(counter_id)
-        if info is None:
-            direct = counter_id in self._schema.direct_counters
-            hint = " (a direct counter: use DirectCounterEntry)" if direct else ""
-            raise invalid(f"there is no indirect counter with id {counter_id}{hint}")
-        return info
-
-    def _indices(self, info: CounterInfo, entry: p4r.CounterEntry) -> range:
-        if not entry.HasField("index"):
-            return range(info.size)
-        check_index(entry.index.index, info.size, f"counter {info.name!r}")
-        return range(entry.index.index, entry.index.index + 1)
+    def _now(self, info: CounterInfo, indices: range) -> Callable[[int], dict[str, Any]]:
+        cells = self._device.counters[info.name].cells[indices.start : indices.stop].copy()
+        return lambda index: {"data": counter_data(*cells[index - indices.start].tolist())}
 
 
-class DirectCounterEntries:
-    """Reads and writes the direct counters of one device."""
+class MeterEntries(Arrays):
+    """MeterEntry; without a config, every packet is green."""
 
-    def __init__(self, schema: Schema, device: Device, tables: TableEntries) -> None:
+    what, message = "meter", p4r.MeterEntry
+
+    def _set(self, info: MeterInfo, indices: range, entry: p4r.MeterEntry, what: str) -> None:
+        config = meter_config(entry.config, what) if entry.HasField("config") else None
+        for index in indices:
+            self._device.meters[info.name].write(index, config)
+
+    def _now(self, info: MeterInfo, indices: range) -> Callable[[int], dict[str, Any]]:
+        configs = self._device.meters[info.name].configs()
+        return lambda index: {"config": config_message(configs[index]) if index in configs else None}
+
+
+class Direct:
+    """Reads and writes what belongs to the entries of tables.
+
+    Attributes:
+        what: its kind.
+        message: of one.
+        no_default: why a default entry has none.
+    """
+
+    what: ClassVar[str]
+    message: ClassVar[type[Any]]
+    no_default: ClassVar[str]
+
+    def __init__(self, schema: Schema, device: Device, tables: TableEntries, externs: ExternInfo) -> None:
         self._schema = schema
         self._device = device
         self._tables = tables
+        self._externs = externs
 
-    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.DirectCounterEntry) -> None:
-        """Sets the counter of one entry; unset data changes nothing. Raises P4RuntimeError."""
+    def write(self, kind: Kind, entry: Any) -> None:
+        """Sets what belongs to one entry. Raises P4RuntimeError."""
         info = self._table(entry)
-        what = f"direct counter of table {info.name!r}"
+        what = f"direct {self.what} of table {info.name!r}"
         check_modify_only(kind, what)
-        key = self._key(info, entry.table_entry)
-        table = self._device.tables[info.name]
+        key, table = self._key(info, entry.table_entry), self._device.tables[info.name]
         with state_errors():
             table.get(key)
-        if entry.HasField("data"):
-            self._tables.set_counter(info, table, key, counter_values(entry.data, what))
+        self._set(info, table, key, entry, what)
 
-    def read(self, wanted: p4r.DirectCounterEntry) -> Iterator[p4r.DirectCounterEntry]:
-        """The counter of an entry, of all entries of a table, or of all tables, as now. Raises P4RuntimeError."""
+    def read(self, wanted: Any) -> Iterator[Any]:
+        """What belongs to an entry, to all entries of a table, or of all tables, as now. Raises P4RuntimeError."""
         entry = wanted.table_entry
         if entry.table_id == 0 and wanted.HasField("table_entry"):
             if entry.match or entry.is_default_action:
-                raise invalid("table_id is 0: direct counters of all tables cannot be selected by match")
-            infos = [info for info in self._schema.tables.values() if info.has_counter]
+                raise invalid(f"table_id is 0: direct {self.what}s of all tables cannot be selected by match")
+            infos = [info for info in self._schema.tables.values() if self._has(info)]
         else:
             infos = [self._table(wanted)]
             if entry.is_default_action:
                 self._key(infos[0], entry)
         found = [(info, self._tables.snapshot(info, entry)) for info in infos]
         return (
-            p4r.DirectCounterEntry(
-                table_entry=self._tables.key_message(info, known), data=counter_data(*counts.tolist())
-            )
+            self.message(table_entry=self._tables.key_message(info, known), **self._now(snapshot, at, row))
             for info, snapshot in found
-            for (known, _), counts in zip(snapshot.entries, snapshot.counters, strict=True)
+            for at, (known, row) in enumerate(snapshot.entries)
         )
 
-    def _table(self, entry: p4r.DirectCounterEntry) -> TableInfo:
+    def _table(self, entry: Any) -> TableInfo:
         if not entry.HasField("table_entry"):
-            raise invalid("DirectCounterEntry: table_entry is missing")
+            raise invalid(f"{entry.DESCRIPTOR.name}: table_entry is missing")
         info, _ = self._tables.table(entry.table_entry.table_id)
-        if not info.has_counter:
-            raise invalid(f"table {info.name!r} has no direct counter")
+        if not self._has(info):
+            raise invalid(f"table {info.name!r} has no direct {self.what}")
         return info
 
     def _key(self, info: TableInfo, entry: p4r.TableEntry) -> TableEntry:
         if entry.is_default_action:
             what = f"default entry of table {info.name!r}"
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: direct counters of default entries are not supported")
+            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: {self.no_default}")
         return self._tables.key(info, entry)
 
+    def _has(self, info: TableInfo) -> bool:
+        """Whether the entries of a table have one."""
+        raise NotImplementedError
 
-# MeterEntry and DirectMeterEntry.
+    def _set(self, info: TableInfo, table: Table, key: TableEntry, entry: Any, what: str) -> None:
+        """Sets that of an entry that is there."""
+        raise NotImplementedError
+
+    def _now(self, snapshot: TableSnapshot, at: int, row: int) -> dict[str, Any]:
+        """What a message says of the entry at a place of a snapshot, in that row of its table."""
+        raise NotImplementedError
 
 
-class MeterEntries:
-    """Reads and writes the indirect meters of one device."""
+class DirectCounterEntries(Direct):
+    """DirectCounterEntry; unset data changes nothing."""
 
-    def __init__(self, externs: ExternInfo, device: Device) -> None:
-        self._externs = externs
-        self._device = device
+    what, message = "counter", p4r.DirectCounterEntry
+    no_default = "direct counters of default entries are not supported"
 
-    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.MeterEntry) -> None:
-        """Configures one cell, or all where the index is unset; without a config, every packet is green."""
-        info = self._meter(entry.meter_id)
-        what = f"meter {info.name!r}"
-        check_modify_only(kind, what)
-        indices = self._indices(info, entry)
+    def _has(self, info: TableInfo) -> bool:
+        return info.has_counter
+
+    def _set(self, info: TableInfo, table: Table, key: TableEntry, entry: p4r.DirectCounterEntry, what: str) -> None:
+        if entry.HasField("data"):
+            self._tables.set_counter(info, table, key, counter_values(entry.data, what))
+
+    def _now(self, snapshot: TableSnapshot, at: int, row: int) -> dict[str, Any]:
+        return {"data": counter_data(*snapshot.counters[at].tolist())}
+
+
+class DirectMeterEntries(Direct):
+    """DirectMeterEntry; without a config, every packet is green."""
+
+    what, message = "meter", p4r.DirectMeterEntry
+    no_default = "a miss runs no direct meter"
+
+    def _has(self, info: TableInfo) -> bool:
+        return info.id in self._externs.metered
+
+    def _set(self, info: TableInfo, table: Table, key: TableEntry, entry: p4r.DirectMeterEntry, what: str) -> None:
         config = meter_config(entry.config, what) if entry.HasField("config") else None
-        for index in indices:
-            self._device.meters[info.name].write(index, config)
-
-    def read(self, wanted: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
-        """The cells that a request selects. Raises P4RuntimeError."""
-        if wanted.meter_id == 0:
-            if wanted.HasField("index"):
-                raise invalid("meter_id is 0: cells of all meters cannot be selected by index")
-            infos = list(self._externs.meters.values())
-        else:
-            infos = [self._meter(wanted.meter_id)]
-        found = [(info, self._indices(info, wanted), self._device.meters[info.name].configs()) for info in infos]
-        return (
-            p4r.MeterEntry(
-                meter_id=info.id,
-                index=p4r.Index(index=index),
-                config=config_message(configs[index]) if index in configs else None,
-            )
-            for info, indices, configs in found
-            for index in indices
-        )
-
-    def _meter(self, meter_id: int) -> MeterInfo:
-        info = self._externs.meters.get(meter_id)
-        if info is None:
-            hint = " (a direct meter: use DirectMeterEntry)" if meter_id in self._externs.direct_meters else ""
-            raise invalid(f"there is no indirect meter with id {meter_id}{hint}")
-        return info
-
-    def _indices(self, info: MeterInfo, entry: p4r.MeterEntry) -> range:
-        if not entry.HasField("index"):
-            return range(info.size)
-        check_index(entry.index.index, info.size, f"meter {info.name!r}")
-        return range(entry.index.index, entry.index.index + 1)
-
-
-class DirectMeterEntries:
-    """Reads and writes the direct meters of one device."""
-
-    def __init__(self, externs: ExternInfo, schema: Schema, device: Device, tables: TableEntries) -> None:
-        self._externs = externs
-        self._schema = schema
-        self._device = device
-        self._tables = tables
-
-    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.DirectMeterEntry) -> None:
-        """Configures the meter of one entry; without a config, every packet is green. Raises P4RuntimeError."""
-        info = self._table(entry)
-        what = f"direct meter of table {info.name!r}"
-        check_modify_only(kind, what)
-        key, table = self._key(info, entry.table_entry), self._device.tables[info.name]
         with state_errors():
-            table.get(key)
-            table.write_meter(key, meter_config(entry.config, what) if entry.HasField("config") else None)
+            table.write_meter(key, config)
 
-    def read(self, wanted: p4r.DirectMeterEntry) -> Iterator[p4r.DirectMeterEntry]:
-        """The meter of an entry, of all entries of a table, or of all tables. Raises P4RuntimeError."""
-        entry = wanted.table_entry
-        if entry.table_id == 0 and wanted.HasField("table_entry"):
-            if entry.match or entry.is_default_action:
-                raise invalid("table_id is 0: direct meters of all tables cannot be selected by match")
-            infos = [info for info in self._schema.tables.values() if info.id in self._externs.metered]
-        else:
-            infos = [self._table(wanted)]
-        if entry.is_default_action:
-            self._key(infos[0], entry)
-        found = [(info, self._tables.snapshot(info, entry)) for info in infos]
-        return (
-            p4r.DirectMeterEntry(
-                table_entry=self._tables.key_message(info, known),
-                config=config_message(snapshot.meters[row]) if row in snapshot.meters else None,
-            )
-            for info, snapshot in found
-            for known, row in snapshot.entries
-        )
-
-    def _table(self, entry: p4r.DirectMeterEntry) -> TableInfo:
-        if not entry.HasField("table_entry"):
-            raise invalid("DirectMeterEntry: table_entry is missing")
-        info, _ = self._tables.table(entry.table_entry.table_id)
-        if info.id not in self._externs.metered:
-            raise invalid(f"table {info.name!r} has no direct meter")
-        return info
-
-    def _key(self, info: TableInfo, entry: p4r.TableEntry) -> TableEntry:
-        if entry.is_default_action:
-            what = f"default entry of table {info.name!r}"
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: a miss runs no direct meter")
-        return self._tables.key(info, entry)
+    def _now(self, snapshot: TableSnapshot, at: int, row: int) -> dict[str, Any]:
+        return {"config": config_message(snapshot.meters[row]) if row in snapshot.meters else None}
 
 
 class ValueSetEntries:
@@ -331,7 +289,7 @@ class ValueSetEntries:
         self._externs = externs
         self._device = device
 
-    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.ValueSetEntry) -> None:
+    def write(self, kind: Kind, entry: p4r.ValueSetEntry) -> None:
         """Replaces all members of a set. Raises P4RuntimeError."""
         info = self._value_set(entry.value_set_id)
         what = f"value set {info.name!r}"

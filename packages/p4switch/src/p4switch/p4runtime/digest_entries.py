@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from p4switch.p4runtime.errors import Code, P4RuntimeError
 from p4switch.p4runtime.p4info import DigestInfo, ExternInfo, Shape, encode_shape
-from p4switch.p4runtime.updates import check_update_type, invalid
+from p4switch.p4runtime.updates import Kind, check_update_type, copied, invalid
 from p4switch.traffic import Digest
 
 # Idle time-outs: which entries no packet has hit for how long (P4Runtime specification, section "Idle-timeout").
@@ -179,7 +179,7 @@ class DigestEntries:
 
     # --- configuration
 
-    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.DigestEntry) -> None:
+    def write(self, kind: Kind, entry: p4r.DigestEntry) -> None:
         """Turns a digest on, reconfigures it, or turns it off. Raises P4RuntimeError."""
         info = self._externs.digests.get(entry.digest_id)
         if info is None:
@@ -199,8 +199,7 @@ class DigestEntries:
             raise invalid(f"{what}: a time-out or the list size is negative")
         if info.shape is None:
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: its type is not supported")
-        kept = p4r.DigestEntry()
-        kept.CopyFrom(entry)
+        kept = copied(entry)
         if configured is None:
             self._lists[info.id] = _List(info, info.shape, kept, self._next_ids.get(info.id, 1))
         else:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from finsy.proto import p4i, p4r
+from finsy.proto import p4r
 
 from p4switch.abi import MAX_FRAME_BYTES
 from p4switch.device import Device
-from p4switch.p4runtime.arbitration import Permit, permit_all
+from p4switch.p4runtime.arbitration import Permit, entity_id, permit_all, table_entry
 from p4switch.p4runtime.cell_entries import (
     CounterEntries,
     DirectCounterEntries,
@@ -29,9 +29,9 @@ from p4switch.p4runtime.cell_entries import (
 from p4switch.p4runtime.digest_entries import Clock, DigestEntries
 from p4switch.p4runtime.errors import Code, P4RuntimeError, decode, encode
 from p4switch.p4runtime.p4info import ExternInfo, Field, ProfileInfo, Schema, check_conformity, load_schema
-from p4switch.p4runtime.replication_entries import CloneEntries, MulticastEntries
+from p4switch.p4runtime.replication_entries import ReplicationEntries
 from p4switch.p4runtime.table_entries import ProfileEntries, TableEntries
-from p4switch.p4runtime.updates import invalid
+from p4switch.p4runtime.updates import Kind, copied, invalid
 from p4switch.program import Program, ProgramError, load_program
 
 # Pipeline configurations: P4Info and BMv2 JSON, loaded and checked.
@@ -137,8 +137,7 @@ class PipelineLoader:
             program, schema = _latest(self._loaded, key)
             which = key, config.cookie.cookie if config.HasField("cookie") else None
             if which not in self._configs:
-                self._configs[which] = p4r.ForwardingPipelineConfig()
-                self._configs[which].CopyFrom(config)
+                self._configs[which] = copied(config)
             return Pipeline(_latest(self._configs, which), program, schema)
 
 
@@ -157,9 +156,7 @@ def _digest(config: p4r.ForwardingPipelineConfig) -> bytes:
 
 
 def _load(config: p4r.ForwardingPipelineConfig) -> tuple[Program, Schema]:
-    p4info = p4i.P4Info()
-    p4info.CopyFrom(config.p4info)
-    schema = load_schema(p4info)
+    schema = load_schema(copied(config.p4info))
     program = _program(config.p4_device_config)
     check_conformity(schema, program)
     return program, schema
@@ -178,11 +175,7 @@ def _program(device_config: bytes) -> Program:
         raise invalid(f"config.p4_device_config: {error}") from None
     except Exception as error:
         _LOG.exception("loading a P4 program")
-        raise _unreadable(error) from None
-
-
-def _unreadable(error: Exception) -> P4RuntimeError:
-    return invalid(f"config.p4_device_config cannot be loaded: {type(error).__name__}: {error}")
+        raise invalid(f"config.p4_device_config cannot be loaded: {type(error).__name__}: {error}") from None
 
 
 _UNSUPPORTED: Mapping[str, str] = {
@@ -218,17 +211,28 @@ class Forwarding:
         externs = ExternInfo(schema.proto)
         self._profiles = ProfileEntries(externs, schema, device)
         self._tables = TableEntries(schema, device, clock, self._profiles, externs.metered)
-        self._meters = MeterEntries(externs, device)
-        self._direct_meters = DirectMeterEntries(externs, schema, device, self._tables)
-        self._value_sets = ValueSetEntries(externs, device)
-        self._sessions = CloneEntries(device)
+        self._registers = RegisterEntries(schema.registers, device)
+        self._replication = ReplicationEntries(device)
         self.digests = DigestEntries(externs, clock)
         device.on_digest = self.digests.learn
         self.timed = bool(externs.digests) or any(info.idle_timeout for info in schema.tables.values())
-        self._counters = CounterEntries(schema, device)
-        self._direct_counters = DirectCounterEntries(schema, device, self._tables)
-        self._registers = RegisterEntries(schema, device)
-        self._groups = MulticastEntries(device)
+        kinds: dict[str, Any] = {
+            "table_entry": self._tables,
+            "counter_entry": CounterEntries(schema.counters, device, schema.direct_counters),
+            "direct_counter_entry": DirectCounterEntries(schema, device, self._tables, externs),
+            "register_entry": self._registers,
+            "packet_replication_engine_entry": self._replication,
+            "meter_entry": MeterEntries(externs.meters, device, frozenset(externs.direct_meters)),
+            "direct_meter_entry": DirectMeterEntries(schema, device, self._tables, externs),
+            "value_set_entry": ValueSetEntries(externs, device),
+            "digest_entry": self.digests,
+        }
+        self._kinds: dict[str, tuple[Callable[[Kind, Any], None], Callable[[Any], Iterator[Any]]]] = {
+            "action_profile_member": (self._profiles.write_member, self._profiles.read_members),
+            "action_profile_group": (self._profiles.write_group, self._profiles.read_groups),
+            **{name: (kind.write, kind.read) for name, kind in kinds.items()},
+        }
+        """How each kind of entity is written and read, by its field in p4.v1.Entity."""
 
     # --- write
 
@@ -270,10 +274,11 @@ class Forwarding:
         """
         named: dict[int, list[p4r.TableEntry]] = {}
         for update in updates:
-            entry = _table_entry(update.entity)
+            entry = table_entry(update.entity)
             if entry is not None and entry.table_id in self.schema.tables:
                 named.setdefault(entry.table_id, []).append(entry)
-        profiles = {ident for update in updates if (ident := _profile_id(update.entity)) is not None}
+        kinds = ("action_profile_member", "action_profile_group")
+        profiles = {entity_id(u.entity) for u in updates if u.entity.WhichOneof("entity") in kinds}
         profiles |= {profile.id for table_id in named if (profile := self._profile_of(table_id)) is not None}
         for table_id in self.schema.tables:
             profile = self._profile_of(table_id)
@@ -302,39 +307,12 @@ class Forwarding:
         return copy
 
     def _write(self, update: p4r.Update, permit: Permit) -> None:
-        entity, kind = update.entity, update.type
+        entity = update.entity
         permit(entity)
-        match entity.WhichOneof("entity"):
-            case "table_entry":
-                self._tables.write(kind, entity.table_entry)
-            case "counter_entry":
-                self._counters.write(kind, entity.counter_entry)
-            case "direct_counter_entry":
-                self._direct_counters.write(kind, entity.direct_counter_entry)
-            case "register_entry":
-                self._registers.write(kind, entity.register_entry)
-            case "packet_replication_engine_entry":
-                self._write_replication(kind, entity.packet_replication_engine_entry)
-            case "action_profile_member":
-                self._profiles.write_member(kind, entity.action_profile_member)
-            case "action_profile_group":
-                self._profiles.write_group(kind, entity.action_profile_group)
-            case "meter_entry":
-                self._meters.write(kind, entity.meter_entry)
-            case "direct_meter_entry":
-                self._direct_meters.write(kind, entity.direct_meter_entry)
-            case "value_set_entry":
-                self._value_sets.write(kind, entity.value_set_entry)
-            case "digest_entry":
-                self.digests.write(kind, entity.digest_entry)
-            case other:
-                raise _unsupported(other)
-
-    def _write_replication(self, kind: p4r.Update.Type.ValueType, entry: p4r.PacketReplicationEngineEntry) -> None:
-        if entry.WhichOneof("type") == "clone_session_entry":
-            self._sessions.write(kind, entry.clone_session_entry)
-        else:
-            self._groups.write(kind, _group(entry))
+        name = entity.WhichOneof("entity") or ""
+        if name not in self._kinds:
+            raise _unsupported(name)
+        self._kinds[name][0](update.type, getattr(entity, name))
 
     # --- time
 
@@ -366,42 +344,12 @@ class Forwarding:
         found.append(self._read(wanted))
 
     def _read(self, wanted: p4r.Entity) -> Iterator[p4r.Entity]:
-        match wanted.WhichOneof("entity"):
-            case "table_entry":
-                return (p4r.Entity(table_entry=e) for e in self._tables.read(wanted.table_entry))
-            case "counter_entry":
-                return (p4r.Entity(counter_entry=e) for e in self._counters.read(wanted.counter_entry))
-            case "direct_counter_entry":
-                entries = self._direct_counters.read(wanted.direct_counter_entry)
-                return (p4r.Entity(direct_counter_entry=e) for e in entries)
-            case "register_entry":
-                return (p4r.Entity(register_entry=e) for e in self._registers.read(wanted.register_entry))
-            case "packet_replication_engine_entry":
-                return self._read_replication(wanted.packet_replication_engine_entry)
-            case "action_profile_member":
-                members = self._profiles.read_members(wanted.action_profile_member)
-                return (p4r.Entity(action_profile_member=e) for e in members)
-            case "action_profile_group":
-                groups = self._profiles.read_groups(wanted.action_profile_group)
-                return (p4r.Entity(action_profile_group=e) for e in groups)
-            case "meter_entry":
-                return (p4r.Entity(meter_entry=e) for e in self._meters.read(wanted.meter_entry))
-            case "direct_meter_entry":
-                meters = self._direct_meters.read(wanted.direct_meter_entry)
-                return (p4r.Entity(direct_meter_entry=e) for e in meters)
-            case "value_set_entry":
-                return (p4r.Entity(value_set_entry=e) for e in self._value_sets.read(wanted.value_set_entry))
-            case "digest_entry":
-                return (p4r.Entity(digest_entry=e) for e in self.digests.read(wanted.digest_entry))
-            case "extern_entry" if wanted.extern_entry.extern_type_id == 0:
-                return iter(())  # a program that had any would have been refused
-            case other:
-                raise _unsupported(other)
-
-    def _read_replication(self, wanted: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
-        if wanted.WhichOneof("type") == "clone_session_entry":
-            return (_session_entity(session) for session in self._sessions.read(wanted.clone_session_entry))
-        return (_group_entity(group) for group in self._groups.read(_group(wanted)))
+        name = wanted.WhichOneof("entity") or ""
+        if name == "extern_entry" and wanted.extern_entry.extern_type_id == 0:
+            return iter(())  # a program that had any would have been refused
+        if name not in self._kinds:
+            raise _unsupported(name)
+        return (p4r.Entity(**{name: entry}) for entry in self._kinds[name][1](getattr(wanted, name)))
 
     def _attempt(self, action: Callable[[], object]) -> P4RuntimeError | None:
         try:
@@ -425,21 +373,22 @@ class Forwarding:
 
     def _configured(self, wanted: Iterable[p4r.TableEntry] = (_ALL_ENTRIES,)) -> list[p4r.Update]:
         """Groups, default entries, and the table entries that requests select."""
-        groups = (_group_entity(g) for g in self._groups.read(p4r.MulticastGroupEntry()))
-        sessions = (_session_entity(s) for s in self._sessions.read(p4r.CloneSessionEntry()))
-        members = (p4r.Entity(action_profile_member=m) for m in self._profiles.read_members(p4r.ActionProfileMember()))
-        choices = (p4r.Entity(action_profile_group=g) for g in self._profiles.read_groups(p4r.ActionProfileGroup()))
-        digests = (p4r.Entity(digest_entry=d) for d in self.digests.read(p4r.DigestEntry()))
         everything = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
-        entries = (p4r.Entity(table_entry=e) for e in self._selected(_merged(w, everything) for w in wanted))
-        inserted = (*groups, *sessions, *members, *choices, *digests, *entries)
-        configured = [p4r.Update(type=p4r.Update.INSERT, entity=e) for e in inserted]
-        value_sets = self._value_sets.read(p4r.ValueSetEntry())
-        configured += [_modify(p4r.Entity(value_set_entry=v)) for v in value_sets if v.members]
-        meters = self._meters.read(p4r.MeterEntry())
-        configured += [_modify(p4r.Entity(meter_entry=m)) for m in meters if m.HasField("config")]
-        configured += [_modify(p4r.Entity(table_entry=e)) for e in self._tables.changed_defaults()]
-        return configured
+        inserted = (
+            *(p4r.Entity(packet_replication_engine_entry=e) for e in self._replication.all()),
+            *self._read(p4r.Entity(action_profile_member=p4r.ActionProfileMember())),
+            *self._read(p4r.Entity(action_profile_group=p4r.ActionProfileGroup())),
+            *self._read(p4r.Entity(digest_entry=p4r.DigestEntry())),
+            *(p4r.Entity(table_entry=e) for e in self._selected(_merged(w, everything) for w in wanted)),
+        )
+        value_sets = self._read(p4r.Entity(value_set_entry=p4r.ValueSetEntry()))
+        meters = self._read(p4r.Entity(meter_entry=p4r.MeterEntry()))
+        modified = (
+            *(e for e in value_sets if e.value_set_entry.members),
+            *(e for e in meters if e.meter_entry.HasField("config")),
+            *(p4r.Entity(table_entry=e) for e in self._tables.changed_defaults()),
+        )
+        return [p4r.Update(type=p4r.Update.INSERT, entity=e) for e in inserted] + [_modify(e) for e in modified]
 
     def _selected(self, wanted: Iterable[p4r.TableEntry]) -> list[p4r.TableEntry]:
         """The entries that requests select, each once; none for a wrong request. Without those that the program has."""
@@ -452,61 +401,14 @@ class Forwarding:
 
     def _volatile(self) -> list[p4r.Update]:
         """Counters and registers that are not 0."""
-        volatile = [
-            _modify(p4r.Entity(counter_entry=e))
-            for e in self._counters.read(p4r.CounterEntry())
-            if e.data.packet_count or e.data.byte_count
-        ]
-        volatile += [_modify(p4r.Entity(register_entry=e)) for e in self._registers.changed()]
-        return volatile
-
-
-def _table_entry(entity: p4r.Entity) -> p4r.TableEntry | None:
-    """The table entry that an entity is or belongs to."""
-    match entity.WhichOneof("entity"):
-        case "table_entry":
-            return entity.table_entry
-        case "direct_counter_entry":
-            return entity.direct_counter_entry.table_entry
-        case "direct_meter_entry":
-            return entity.direct_meter_entry.table_entry
-        case _:
-            return None
-
-
-def _profile_id(entity: p4r.Entity) -> int | None:
-    """The action profile whose member or group an entity is."""
-    match entity.WhichOneof("entity"):
-        case "action_profile_member":
-            return entity.action_profile_member.action_profile_id
-        case "action_profile_group":
-            return entity.action_profile_group.action_profile_id
-        case _:
-            return None
-
-
-def _group(entry: p4r.PacketReplicationEngineEntry) -> p4r.MulticastGroupEntry:
-    kind = entry.WhichOneof("type")
-    if kind is None:
-        raise invalid("PacketReplicationEngineEntry: neither a multicast group nor a clone session is given")
-    if kind != "multicast_group_entry":
-        raise _unsupported(kind)
-    return entry.multicast_group_entry
-
-
-def _group_entity(group: p4r.MulticastGroupEntry) -> p4r.Entity:
-    entry = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
-    return p4r.Entity(packet_replication_engine_entry=entry)
-
-
-def _session_entity(session: p4r.CloneSessionEntry) -> p4r.Entity:
-    entry = p4r.PacketReplicationEngineEntry(clone_session_entry=session)
-    return p4r.Entity(packet_replication_engine_entry=entry)
+        counters = self._read(p4r.Entity(counter_entry=p4r.CounterEntry()))
+        counted = (e for e in counters if e.counter_entry.data.packet_count or e.counter_entry.data.byte_count)
+        registers = (p4r.Entity(register_entry=e) for e in self._registers.changed())
+        return [_modify(entity) for entity in (*counted, *registers)]
 
 
 def _merged(first: p4r.TableEntry, second: p4r.TableEntry) -> p4r.TableEntry:
-    merged = p4r.TableEntry()
-    merged.MergeFrom(first)
+    merged = copied(first)
     merged.MergeFrom(second)
     return merged
 
@@ -515,7 +417,7 @@ def _modify(entity: p4r.Entity) -> p4r.Update:
     return p4r.Update(type=p4r.Update.MODIFY, entity=entity)
 
 
-def _unsupported(kind: str | None) -> P4RuntimeError:
-    if kind is None:
+def _unsupported(kind: str) -> P4RuntimeError:
+    if not kind:
         return invalid("the entity is unset")
     return P4RuntimeError(Code.UNIMPLEMENTED, f"{_UNSUPPORTED.get(kind, kind)} is not supported by the embedded switch")

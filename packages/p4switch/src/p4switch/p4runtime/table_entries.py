@@ -13,7 +13,9 @@ from p4switch.p4runtime.digest_entries import Clock, IdleTimers
 from p4switch.p4runtime.errors import Code, P4RuntimeError, encode
 from p4switch.p4runtime.p4info import ActionInfo, ExternInfo, ProfileInfo, Schema, TableInfo
 from p4switch.p4runtime.updates import (
+    Kind,
     check_update_type,
+    copied,
     counter_data,
     counter_values,
     decode_arguments,
@@ -77,7 +79,7 @@ class ProfileEntries:
 
     # --- members
 
-    def write_member(self, kind: p4r.Update.Type.ValueType, entry: p4r.ActionProfileMember) -> None:
+    def write_member(self, kind: Kind, entry: p4r.ActionProfileMember) -> None:
         """Creates, changes or deletes a member. Raises P4RuntimeError."""
         info, profile = self._profile(entry.action_profile_id)
         _check_no_sets(profile)
@@ -106,7 +108,7 @@ class ProfileEntries:
 
     # --- groups
 
-    def write_group(self, kind: p4r.Update.Type.ValueType, entry: p4r.ActionProfileGroup) -> None:
+    def write_group(self, kind: Kind, entry: p4r.ActionProfileGroup) -> None:
         """Creates, changes or deletes a group. Raises P4RuntimeError."""
         info, profile = self._profile(entry.action_profile_id)
         what = f"action profile {info.name!r}, group {entry.group_id}"
@@ -126,15 +128,12 @@ class ProfileEntries:
             if any(m.watch or m.watch_port for m in entry.members):
                 raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: watch ports are not supported")
             (profile.insert_group if kind == p4r.Update.INSERT else profile.modify_group)(entry.group_id, members)
-        kept = p4r.ActionProfileGroup()
-        kept.CopyFrom(entry)
+        kept = copied(entry)
         if kind == p4r.Update.MODIFY and not entry.max_size:
             kept.max_size = self._groups[info.id, entry.group_id].max_size
         self._groups[info.id, entry.group_id] = kept
 
-    def _check_size(
-        self, info: ProfileInfo, kind: p4r.Update.Type.ValueType, entry: p4r.ActionProfileGroup, weights: list[int]
-    ) -> None:
+    def _check_size(self, info: ProfileInfo, kind: Kind, entry: p4r.ActionProfileGroup, weights: list[int]) -> None:
         what, before = f"action profile {info.name!r}", self._groups.get((info.id, entry.group_id))
         if entry.max_size < 0 or (info.max_group_size and entry.max_size > info.max_group_size):
             raise invalid(f"{what}: group size {entry.max_size} is not in 0..{info.max_group_size}")
@@ -234,9 +233,7 @@ class ProfileEntries:
             for member, _ in members:
                 profile.delete_member(member)
             raise
-        kept = p4r.ActionProfileActionSet()
-        kept.CopyFrom(actions)
-        self._sets[info.name, group] = kept
+        self._sets[info.name, group] = copied(actions)
         return group
 
     # --- inside
@@ -340,7 +337,7 @@ class TableEntries:
 
     # --- write
 
-    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.TableEntry) -> None:
+    def write(self, kind: Kind, entry: p4r.TableEntry) -> None:
         """Applies one update, wholly or not at all.
 
         Args:
@@ -391,7 +388,7 @@ class TableEntries:
 
     def _store_action(
         self,
-        kind: p4r.Update.Type.ValueType,
+        kind: Kind,
         info: TableInfo,
         table: Table,
         key: TableEntry,
@@ -428,16 +425,14 @@ class TableEntries:
             with state_errors():
                 table.write_meter(key, config)
 
-    def _store(self, kind: p4r.Update.Type.ValueType, table: Table, entry: TableEntry) -> None:
+    def _store(self, kind: Kind, table: Table, entry: TableEntry) -> None:
         with state_errors():
             if kind == p4r.Update.INSERT:
                 table.insert(entry)
             else:
                 table.modify(entry)
 
-    def _write_default(
-        self, kind: p4r.Update.Type.ValueType, info: TableInfo, table: Table, entry: p4r.TableEntry
-    ) -> None:
+    def _write_default(self, kind: Kind, info: TableInfo, table: Table, entry: p4r.TableEntry) -> None:
         what = f"default entry of table {info.name!r}"
         if kind != p4r.Update.MODIFY:
             raise invalid(f"{what}: it always exists and can only be modified")

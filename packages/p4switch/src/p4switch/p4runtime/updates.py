@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias, TypeVar
 
 from finsy.proto import p4r
+from google.protobuf.message import Message
 
 from p4switch.p4runtime.errors import Code, P4RuntimeError, decode, encode
 from p4switch.p4runtime.p4info import ActionInfo, MatchField, TableInfo
@@ -23,6 +25,10 @@ from p4switch.tables import (
 from p4switch.tables.matching import StillUsed
 from p4switch.tables.profile import MeterError
 
+Kind: TypeAlias = p4r.Update.Type.ValueType
+"""INSERT, MODIFY or DELETE."""
+M = TypeVar("M", bound=Message)
+
 MAX_INT64 = (1 << 63) - 1
 
 
@@ -31,13 +37,20 @@ def invalid(message: str) -> P4RuntimeError:
     return P4RuntimeError(Code.INVALID_ARGUMENT, message)
 
 
-def check_update_type(kind: p4r.Update.Type.ValueType, what: str) -> None:
+def copied(message: M) -> M:
+    """A message of its own with the same fields."""
+    kept = type(message)()
+    kept.CopyFrom(message)
+    return kept
+
+
+def check_update_type(kind: Kind, what: str) -> None:
     """Raises INVALID_ARGUMENT unless ``kind`` is INSERT, MODIFY or DELETE."""
     if kind not in (p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE):
         raise invalid(f"{what}: update type {kind} is not INSERT, MODIFY or DELETE")
 
 
-def check_modify_only(kind: p4r.Update.Type.ValueType, what: str) -> None:
+def check_modify_only(kind: Kind, what: str) -> None:
     """Raises INVALID_ARGUMENT unless ``kind`` is MODIFY."""
     check_update_type(kind, what)
     if kind != p4r.Update.MODIFY:
@@ -107,12 +120,12 @@ def decode_matches(table: TableInfo, fields: Iterable[p4r.FieldMatch]) -> tuple[
     given: dict[int, p4r.FieldMatch] = {}
     for match in fields:
         if match.field_id in given:
-            raise _invalid(f"table {table.name!r}: match field {match.field_id} is given twice")
+            raise invalid(f"table {table.name!r}: match field {match.field_id} is given twice")
         given[match.field_id] = match
     decoded = tuple(_decode(table, field, given.pop(field.id, None)) for field in table.fields)
     if given:
         known = ", ".join(f"{f.id} ({f.name})" for f in table.fields) or "none"
-        raise _invalid(f"table {table.name!r} has no match field {min(given)}; it has {known}")
+        raise invalid(f"table {table.name!r} has no match field {min(given)}; it has {known}")
     return decoded
 
 
@@ -132,7 +145,7 @@ def _decode(table: TableInfo, field: MatchField, given: p4r.FieldMatch | None) -
     what = f"table {table.name!r}, match field {field.name!r}"
     kind = given.WhichOneof("field_match_type")
     if kind != field.kind:
-        raise _invalid(f"{what}: match is {kind or 'unset'}, expected {field.kind}")
+        raise invalid(f"{what}: match is {kind or 'unset'}, expected {field.kind}")
     match kind:
         case "exact":
             return Exact(decode(given.exact.value, field.width, what))
@@ -149,7 +162,7 @@ def _decode(table: TableInfo, field: MatchField, given: p4r.FieldMatch | None) -
 def _dont_care(table: TableInfo, field: MatchField) -> Match:
     match field.kind:
         case "exact":
-            raise _invalid(f"table {table.name!r}: exact match field {field.id} ({field.name}) is missing")
+            raise invalid(f"table {table.name!r}: exact match field {field.id} ({field.name}) is missing")
         case "lpm":
             return Lpm(0, 0)
         case "range":
@@ -162,27 +175,27 @@ def _lpm(lpm: p4r.FieldMatch.LPM, width: int, what: str) -> Lpm:
     value, prefix = decode(lpm.value, width, what), lpm.prefix_len
     if not 1 <= prefix <= width:
         hint = "; omit the field to match everything" if prefix == 0 else ""
-        raise _invalid(f"{what}: prefix length {prefix} is not in 1..{width}{hint}")
+        raise invalid(f"{what}: prefix length {prefix} is not in 1..{width}{hint}")
     if value & _ones(width - prefix):
-        raise _invalid(f"{what}: bits of {value:#x} behind its prefix of {prefix} bits are set")
+        raise invalid(f"{what}: bits of {value:#x} behind its prefix of {prefix} bits are set")
     return Lpm(value, prefix)
 
 
 def _ternary(ternary: p4r.FieldMatch.Ternary, width: int, what: str) -> Ternary:
     value, mask = decode(ternary.value, width, what), decode(ternary.mask, width, f"{what} (mask)")
     if mask == 0:
-        raise _invalid(f"{what}: the mask is 0; omit the field to match everything")
+        raise invalid(f"{what}: the mask is 0; omit the field to match everything")
     if value & ~mask:
-        raise _invalid(f"{what}: bits of {value:#x} outside the mask {mask:#x} are set")
+        raise invalid(f"{what}: bits of {value:#x} outside the mask {mask:#x} are set")
     return Ternary(value, mask)
 
 
 def _range(span: p4r.FieldMatch.Range, width: int, what: str) -> Range:
     low, high = decode(span.low, width, f"{what} (low)"), decode(span.high, width, f"{what} (high)")
     if low > high:
-        raise _invalid(f"{what}: low {low:#x} is above high {high:#x}")
+        raise invalid(f"{what}: low {low:#x} is above high {high:#x}")
     if low == 0 and high == _ones(width):
-        raise _invalid(f"{what}: the range holds every value; omit the field to match everything")
+        raise invalid(f"{what}: the range holds every value; omit the field to match everything")
     return Range(low, high)
 
 
@@ -211,7 +224,3 @@ def _encode(field: MatchField, match: Match) -> p4r.FieldMatch | None:
 
 def _ones(width: int) -> int:
     return (1 << width) - 1
-
-
-def _invalid(message: str) -> P4RuntimeError:
-    return P4RuntimeError(Code.INVALID_ARGUMENT, message)

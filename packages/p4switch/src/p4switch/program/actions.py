@@ -1,10 +1,11 @@
 """Actions and the primitives they are made of."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from p4switch.program.errors import SourceInfo
-from p4switch.program.expressions import BoolExpr, DataExpr, FieldRef, Valid
+from p4switch.program.expressions import BoolExpr, DataExpr, Expr, FieldRef, Valid
 
 # Pipelines: tables and conditionals that name what comes next.
 
@@ -554,6 +555,43 @@ Primitive: TypeAlias = (
     | ExecuteMeter
     | PathPrimitive
 )
+
+
+def operands(primitive: Primitive) -> Iterator[Expr]:
+    """The expressions that a primitive itself works out; not those of the primitives that it consists of."""
+    match primitive:
+        case Assign(value=value):
+            yield value
+        case Count(index=index) | RegisterRead(index=index) | ExecuteMeter(index=index):
+            yield index
+        case RegisterWrite(index=index, value=value):
+            yield index
+            yield value
+        case Hash(base=base, size=size):
+            yield base
+            yield size
+        case Random(low=low, high=high):
+            yield low
+            yield high
+        case JumpIfZero(condition=condition):
+            yield condition
+        case LogMessage(arguments=arguments):
+            yield from arguments
+        case Assertion(condition=holds):
+            yield holds
+        case Clone(session=session):
+            yield session
+        case Truncate(length=length):
+            yield length
+        case OneOf(cases=cases):
+            yield from (condition for condition, _ in cases)
+        case _:
+            pass
+
+
+def target_of(primitive: Primitive) -> FieldRef | None:
+    """The one field that a primitive sets to a value; None where it does other things."""
+    return primitive.target if isinstance(primitive, Assign | RegisterRead | Hash | Random | ExecuteMeter) else None
 
 
 @dataclass(frozen=True, slots=True)

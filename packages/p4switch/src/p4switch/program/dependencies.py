@@ -10,52 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from p4switch.program.actions import (
-    AddHeader,
-    Assertion,
-    Assign,
-    AssignHeader,
-    Clone,
-    Conditional,
-    Count,
-    ExecuteMeter,
-    Exit,
-    FieldInput,
-    GenerateDigest,
-    Hash,
-    HeaderInput,
-    Jump,
-    JumpIfZero,
-    LogMessage,
-    MarkToDrop,
-    MatchTable,
-    MoveHeaders,
-    OneOf,
-    Pipeline,
-    Primitive,
-    Random,
-    RegisterRead,
-    RegisterWrite,
-    RemoveHeader,
-    Several,
-    Truncate,
-)
+from p4switch.program import model
 from p4switch.program.errors import SourceInfo
-from p4switch.program.expressions import (
-    Arith,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    FieldRef,
-    HeaderEqual,
-    Parameter,
-    Select,
-    Valid,
-    children,
-    walk,
-)
-from p4switch.program.program import Program
 
 Fields = frozenset[str]
 _NONE: Final[Fields] = frozenset()
@@ -77,7 +33,7 @@ class Site:
     array: str = ""
     """The register or counter that it accesses."""
     reading: bool = False
-    index: Expr | None = None
+    index: model.Expr | None = None
     moves: bool = False
     """It copies bits of fields."""
     sure: bool = True
@@ -96,7 +52,7 @@ class Site:
 class Reads:
     """Which fields expressions of a program read, as ``header.field``."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: model.Program) -> None:
         self._all = {
             name: frozenset([f"{name}.$valid$", *(f"{name}.{one.name}" for one in header.type.fields)])
             for name, header in program.headers.items()
@@ -107,67 +63,69 @@ class Reads:
         """All fields of a header, and its validity."""
         return self._all[name]
 
-    def of(self, *exprs: Expr | None) -> Fields:
+    def of(self, *exprs: model.Expr | None) -> Fields:
         """What expressions read."""
         found: set[str] = set()
         for expr in exprs:
-            for node in walk(expr) if expr is not None else ():
-                if isinstance(node, FieldRef):
+            for node in model.walk(expr) if expr is not None else ():
+                if isinstance(node, model.FieldRef):
                     found.add(str(node))
-                elif isinstance(node, Valid):
+                elif isinstance(node, model.Valid):
                     found.add(f"{node.header}.$valid$")
-                elif isinstance(node, HeaderEqual):
+                elif isinstance(node, model.HeaderEqual):
                     found |= self._all[node.left] | self._all[node.right]
         return frozenset(found)
 
 
-def _operations(expr: Expr) -> int:
+def _operations(expr: model.Expr) -> int:
     """Operations one after the other; shifts and masks by constants move bits, which costs none."""
-    inner = max((_operations(child) for child in children(expr)), default=0)
-    if isinstance(expr, Arith):
-        moves = expr.op in {"&", "|", "<<", ">>"} and any(isinstance(one, Const) for one in (expr.left, expr.right))
-        joins = expr.op == "|" and all(isinstance(one, Arith) for one in (expr.left, expr.right))
+    inner = max((_operations(child) for child in model.children(expr)), default=0)
+    if isinstance(expr, model.Arith):
+        moves = expr.op in {"&", "|", "<<", ">>"} and any(
+            isinstance(one, model.Const) for one in (expr.left, expr.right)
+        )
+        joins = expr.op == "|" and all(isinstance(one, model.Arith) for one in (expr.left, expr.right))
         return inner + (not moves and not joins)
-    if isinstance(expr, Select):
+    if isinstance(expr, model.Select):
         return inner + 1
-    if isinstance(expr, Compare):
-        plain = any(isinstance(one, Const) for one in (expr.left, expr.right)) or expr.op in {"==", "!="}
+    if isinstance(expr, model.Compare):
+        plain = any(isinstance(one, model.Const) for one in (expr.left, expr.right)) or expr.op in {"==", "!="}
         return inner + (not plain)  # of two fields: a subtraction, and its sign
     return inner
 
 
-def _has_data(expr: Expr) -> bool:
+def _has_data(expr: model.Expr) -> bool:
     """Whether an entry's parameter is in it."""
-    return any(isinstance(node, Parameter) for node in walk(expr))
+    return any(isinstance(node, model.Parameter) for node in model.walk(expr))
 
 
-def _width(expr: Expr) -> int:
+def _width(expr: model.Expr) -> int:
     """The most bits that an expression adds, subtracts or compares by size."""
     most = 0
-    for node in walk(expr):
-        sized = isinstance(node, Compare) and node.op in {"<", "<=", ">", ">="}
-        if sized or (isinstance(node, Arith) and node.op in {"+", "-", "*"}):
-            most = max([most, *map(_bits_of, children(node))])
+    for node in model.walk(expr):
+        sized = isinstance(node, model.Compare) and node.op in {"<", "<=", ">", ">="}
+        if sized or (isinstance(node, model.Arith) and node.op in {"+", "-", "*"}):
+            most = max([most, *map(_bits_of, model.children(node))])
     return most
 
 
-def _bits_of(expr: Expr) -> int:
+def _bits_of(expr: model.Expr) -> int:
     """Of its value, where it is cut or taken from a field; 0 where that is not said."""
-    if isinstance(expr, FieldRef | Parameter | Cast):
+    if isinstance(expr, model.FieldRef | model.Parameter | model.Cast):
         return expr.width
-    if isinstance(expr, Arith) and isinstance(expr.right, Const):
+    if isinstance(expr, model.Arith) and isinstance(expr.right, model.Const):
         left, number = _bits_of(expr.left), expr.right.value
         if expr.op == "&" and number >= 0:
             return min(left, number.bit_length()) if left else number.bit_length()
         if expr.op in {"<<", ">>"}:
             return max(0, left + (number if expr.op == "<<" else -number))
-    return max(map(_bits_of, children(expr)), default=0)
+    return max(map(_bits_of, model.children(expr)), default=0)
 
 
 class Graph:
     """The statements of one pipeline, and their order."""
 
-    def __init__(self, reads: Reads, pipeline: Pipeline) -> None:
+    def __init__(self, reads: Reads, pipeline: model.Pipeline) -> None:
         self._reads, self._program = reads, reads.program
         self.sites: list[Site] = []
         self.entry: dict[str, int] = {}
@@ -175,20 +133,20 @@ class Graph:
         self.end = self._add(Site("end"))
         for name, node in pipeline.nodes.items():
             self.entry[name] = len(self.sites)
-            if isinstance(node, Conditional):
+            if isinstance(node, model.Conditional):
                 self._add(self._branch(node.condition, node.source))
             else:
                 self._add(Site("match" if node.keys else "call", reads.of(*(key.target for key in node.keys)),
                                source=node.source, table=name))  # fmt: skip
         for name, node in pipeline.nodes.items():
             at = self.entry[name]
-            if isinstance(node, Conditional):
+            if isinstance(node, model.Conditional):
                 self.sites[at].then = self._nodes(node.following)
             else:
                 self._actions(node, at)
         self.start = self.end if pipeline.start is None else self.entry[pipeline.start]
 
-    def _branch(self, condition: Expr, source: SourceInfo | None, table: str = "") -> Site:
+    def _branch(self, condition: model.Expr, source: SourceInfo | None, table: str = "") -> Site:
         worked = _operations(condition)
         read, width = self._reads.of(condition), _width(condition)
         return Site("branch", read, cost=worked, operations=worked, source=source, table=table, width=width)
@@ -200,7 +158,7 @@ class Graph:
     def _nodes(self, names: Iterable[str | None]) -> list[int]:
         return list(dict.fromkeys(self.end if name is None else self.entry[name] for name in names))
 
-    def _actions(self, table: MatchTable, at: int) -> None:
+    def _actions(self, table: model.MatchTable, at: int) -> None:
         then = self.sites[at].then
         chosen = range(len(table.actions))
         if not table.keys and table.default_action is not None:
@@ -212,10 +170,10 @@ class Graph:
         if table.keys and table.default_action is None:
             then += [one for one in self._nodes((table.next_miss,)) if one not in then]
 
-    def _action(self, table: MatchTable, number: int, after: list[int]) -> list[int]:
+    def _action(self, table: model.MatchTable, number: int, after: list[int]) -> list[int]:
         """The sites of an action; those that it begins with, or those behind it where it has none."""
         primitives = self._program.actions[table.actions[number]].primitives
-        if any(isinstance(one, Exit) for one in primitives):
+        if any(isinstance(one, model.Exit) for one in primitives):
             after = list(dict.fromkeys([*after, self.end]))
         begins: list[list[int]] = []
         ends: list[int] = []
@@ -231,18 +189,18 @@ class Graph:
                 if begins[place]:
                     return begins[place]
                 one = primitives[place]
-                place = one.to if isinstance(one, Jump) else place + 1
+                place = one.to if isinstance(one, model.Jump) else place + 1
             return after
 
         for place, primitive in enumerate(primitives):
             if ends[place] < 0:
                 continue
-            follows = [place + 1] + ([primitive.to] if isinstance(primitive, JumpIfZero) else [])
+            follows = [place + 1] + ([primitive.to] if isinstance(primitive, model.JumpIfZero) else [])
             then = self.sites[ends[place]].then
             then += [one for to in follows for one in reach(to) if one not in then]
         return reach(0)
 
-    def _sites(self, primitive: Primitive, table: str) -> Iterator[Site]:
+    def _sites(self, primitive: model.Primitive, table: str) -> Iterator[Site]:
         """What a primitive reads and writes; nothing for those that only say where to go on."""
         reads, source = self._reads, getattr(primitive, "source", None)
 
@@ -251,58 +209,58 @@ class Graph:
             return Site("step", read, names, cost, source=source, table=table)
 
         match primitive:
-            case Several(primitives=several):
+            case model.Several(primitives=several):
                 for one in several:
                     yield from self._sites(one, table)
-            case OneOf(cases=cases):
+            case model.OneOf(cases=cases):
                 inner = [site for _, one in cases for site in self._sites(one, table)]
                 read = reads.of(*(condition for condition, _ in cases)).union(*(one.reads for one in inner))
                 site = step(read, *(one.writes for one in inner))
                 site.sure = False
                 yield site
-            case Assign(target=to, value=value):
+            case model.Assign(target=to, value=value):
                 site = step(reads.of(value), str(to), cost=max(1, _operations(value)))
                 site.operations, site.width = _operations(value), _width(value)
                 site.moves = not site.operations and bool(site.reads) and not _has_data(value)
                 yield site
-            case AssignHeader(target=name, origin=origin):
+            case model.AssignHeader(target=name, origin=origin):
                 yield step(reads.header(origin), reads.header(name))
-            case AddHeader(header=name):
+            case model.AddHeader(header=name):
                 yield step(_NONE, reads.header(name))
-            case RemoveHeader(header=name):
+            case model.RemoveHeader(header=name):
                 yield step(_NONE, f"{name}.$valid$")
-            case MoveHeaders(targets=names, origins=origins, cleared=cleared):
+            case model.MoveHeaders(targets=names, origins=origins, cleared=cleared):
                 yield step(_NONE.union(*map(reads.header, origins)), *map(reads.header, (*names, *cleared)))
-            case MarkToDrop(header=name):
+            case model.MarkToDrop(header=name):
                 yield step(_NONE, f"{name}.egress_spec", f"{name}.mcast_grp")
-            case RegisterRead(target=to, register=name, index=index):
+            case model.RegisterRead(target=to, register=name, index=index):
                 site = step(reads.of(index), str(to))
                 site.array, site.reading, site.index = name, True, index
                 yield site
-            case RegisterWrite(register=name, index=index, value=value):
+            case model.RegisterWrite(register=name, index=index, value=value):
                 site = step(reads.of(index, value))
                 site.array, site.index, site.operations, site.width = name, index, _operations(value), _width(value)
                 yield site
-            case Count(counter=name, index=index):
+            case model.Count(counter=name, index=index):
                 site = step(reads.of(index))
                 site.array, site.index = name, index
                 yield site
-            case Hash(target=to, base=base, size=size, calculation=calculation):
+            case model.Hash(target=to, base=base, size=size, calculation=calculation):
                 inputs = self._program.calculations[calculation].inputs
-                read = reads.of(base, size, *(one.field for one in inputs if isinstance(one, FieldInput)))
-                whole = (reads.header(one.header) for one in inputs if isinstance(one, HeaderInput))
+                read = reads.of(base, size, *(one.field for one in inputs if isinstance(one, model.FieldInput)))
+                whole = (reads.header(one.header) for one in inputs if isinstance(one, model.HeaderInput))
                 yield step(read.union(*whole), str(to))
-            case Random(target=to, low=low, high=high):
+            case model.Random(target=to, low=low, high=high):
                 yield step(reads.of(low, high), str(to))
-            case ExecuteMeter(target=to, index=index):
+            case model.ExecuteMeter(target=to, index=index):
                 yield step(reads.of(index), str(to))
-            case JumpIfZero(condition=condition):
+            case model.JumpIfZero(condition=condition):
                 yield self._branch(condition, source, table)
-            case Clone(session=value) | Truncate(length=value):
+            case model.Clone(session=value) | model.Truncate(length=value):
                 yield step(reads.of(value), cost=0)
-            case GenerateDigest(learn_list=number):
+            case model.GenerateDigest(learn_list=number):
                 yield step(reads.of(*self._program.learn_lists[number].fields), cost=0)
-            case Jump() | Exit() | LogMessage() | Assertion():
+            case model.Jump() | model.Exit() | model.LogMessage() | model.Assertion():
                 return
             case _:
                 yield step(_NONE, cost=0)

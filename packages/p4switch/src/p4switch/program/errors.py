@@ -1,6 +1,6 @@
 """What can be wrong with a compiled P4 program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -125,6 +125,13 @@ def objects(obj: Json, key: str, where: str) -> list[Json]:
         if not isinstance(item, dict):
             raise ProgramError(f"{where}: {key!r} holds {type(item).__name__}, expected objects")
     return items
+
+
+def each(obj: Json, section: str, what: str, where: str = "program") -> Iterator[tuple[str, str, Json]]:
+    """Of each object of a section: its name, what messages call it, and itself."""
+    for item in objects(obj, section, where):
+        name = get(item, "name", str, section)
+        yield name, f"{what} {name!r}", item
 
 
 def source_of(obj: Json) -> SourceInfo | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
-from p4switch.program.errors import Json, ProgramError, UnsupportedConstruct, get, objects, pair, source_of
+from p4switch.program.errors import Json, ProgramError, UnsupportedConstruct, each, get, pair, source_of
 
 ArithOp: TypeAlias = Literal["+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"]
 CompareOp: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
@@ -285,6 +285,15 @@ class Header:
     metadata: bool
     siblings: tuple[str, ...] = ()
 
+    def ref(self, field: Field) -> FieldRef:
+        """One of its fields."""
+        return FieldRef(self.name, field.name, field.width, field.signed)
+
+    @cached_property
+    def refs(self) -> tuple[FieldRef, ...]:
+        """All its fields, in the order of declaration."""
+        return tuple(map(self.ref, self.type.fields))
+
     @property
     def bytes(self) -> int:
         """Size on the wire, without a varbit field; a header's bits are a multiple of 8."""
@@ -373,25 +382,20 @@ class HeaderGroups:
 
 def load_groups(root: Json, names: Mapping[int, str]) -> HeaderGroups:
     """The groups of a program; ``names`` are the header instances by id."""
-    types = {get(t, "name", str, "header_union_types"): t for t in objects(root, "header_union_types", "program")}
+    types = {name: obj for name, _, obj in each(root, "header_union_types", "")}
     groups = HeaderGroups()
     unions_by_id: dict[int, Union] = {}
-    for obj in objects(root, "header_unions", "program"):
-        name = get(obj, "name", str, "header_unions")
-        where = f"header union {name!r}"
+    for name, where, obj in each(root, "header_unions", "header union"):
         kind = get(obj, "union_type", str, where)
         if kind not in types:
             raise ProgramError(f"{where}: unknown union type {kind!r}")
         labels = [str(pair(item, where)[0]) for item in get(types[kind], "headers", list, where)]
         union = Union(name, dict(zip(labels, _named(obj, "header_ids", names, where), strict=True)))
         groups.unions[name] = unions_by_id[get(obj, "id", int, where)] = union
-    for obj in objects(root, "header_stacks", "program"):
-        name = get(obj, "name", str, "header_stacks")
-        headers = tuple((header,) for header in _named(obj, "header_ids", names, f"header stack {name!r}"))
+    for name, where, obj in each(root, "header_stacks", "header stack"):
+        headers = tuple((header,) for header in _named(obj, "header_ids", names, where))
         groups.stacks[name] = _checked(Stack(name, headers), obj)
-    for obj in objects(root, "header_union_stacks", "program"):
-        name = get(obj, "name", str, "header_union_stacks")
-        where = f"header union stack {name!r}"
+    for name, where, obj in each(root, "header_union_stacks", "header union stack"):
         members = _named(obj, "header_union_ids", {ident: u.name for ident, u in unions_by_id.items()}, where)
         elements = tuple(groups.unions[member].headers for member in members)
         groups.union_stacks[name] = _checked(Stack(name, elements, tuple(members)), obj)
@@ -514,12 +518,7 @@ def last_index(stack: Stack) -> DataExpr:
 
 def field_of(choice: Choice, headers: dict[str, Header], name: str) -> DataExpr:
     """A field of a header that is chosen at run time."""
-
-    def value(header: str) -> DataExpr:
-        field = headers[header].type.by_name[name]
-        return FieldRef(header, name, field.width, field.signed)
-
-    return choice.data(value)
+    return choice.data(lambda header: headers[header].ref(headers[header].type.by_name[name]))
 
 
 def is_valid(choice: Choice, groups: HeaderGroups) -> BoolExpr:

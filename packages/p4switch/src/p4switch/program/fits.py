@@ -26,9 +26,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from p4switch.base.errors import InputError
-from p4switch.program.actions import Pipeline
+from p4switch.program import model
 from p4switch.program.dependencies import Fields, Flow, Graph, Reads, Site, components
-from p4switch.program.program import Extract, ExtractNext, Program
 
 # Targets: a table in a file.
 
@@ -188,7 +187,7 @@ def _blocks(entries: int, bits: int, target: Target) -> int:
 class _Judge:
     """One pipeline. A group is a statement, or all accesses of an array with what must be in their stage."""
 
-    def __init__(self, reads: Reads, pipeline: Pipeline, target: Target, flow: Flow) -> None:
+    def __init__(self, reads: Reads, pipeline: model.Pipeline, target: Target, flow: Flow) -> None:
         self._reads, self._program, self._target, self._flow = reads, reads.program, target, flow
         self._pipeline, self._sites = pipeline, flow.graph.sites
         self._order = [at for at in flow.order if at != flow.graph.end]
@@ -496,7 +495,7 @@ class _Judge:
         return ArrayUse(name, kind, cells, bits, units, sram, reads, writes, stage, name not in self._apart)
 
 
-def judge(program: Program, target: Target) -> Report:
+def judge(program: model.Program, target: Target) -> Report:
     """A program beside a target."""
     reads = Reads(program)
     widths = {f"{name}.{one.name}": one.width for name, header in program.headers.items() for one in header.type.fields}
@@ -511,9 +510,9 @@ def judge(program: Program, target: Target) -> Report:
     states = program.parser.states.values()
     extracted = set(program.deparser)
     for operation in (one for state in states for one in state.operations):
-        if isinstance(operation, Extract):
+        if isinstance(operation, model.Extract):
             extracted.add(operation.header)
-        elif isinstance(operation, ExtractNext):
+        elif isinstance(operation, model.ExtractNext):
             extracted |= set(operation.headers)
     metadata = {name for name, header in program.headers.items() if header.metadata}
     return Report(

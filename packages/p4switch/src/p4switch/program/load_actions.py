@@ -4,58 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
-from p4switch.program.actions import (
-    Action,
-    ActionParameter,
-    ActionProfile,
-    AddHeader,
-    Assertion,
-    Assign,
-    Calculation,
-    Checksum,
-    Clone,
-    ConstInput,
-    Count,
-    CounterArray,
-    ExecuteMeter,
-    Exit,
-    FieldInput,
-    FieldList,
-    GenerateDigest,
-    Hash,
-    HashAlgorithm,
-    HashInput,
-    HeaderInput,
-    Jump,
-    JumpIfZero,
-    LearnConstant,
-    LearnList,
-    LogMessage,
-    MarkToDrop,
-    MeterArray,
-    Primitive,
-    Random,
-    Recirculate,
-    RegisterArray,
-    RegisterRead,
-    RegisterWrite,
-    RemoveHeader,
-    Resubmit,
-    Truncate,
-    ValueSet,
-)
+from p4switch.program import model
 from p4switch.program.errors import (
     Json,
     ProgramError,
     SourceInfo,
     UnsupportedConstruct,
+    each,
     get,
     hexstr,
     objects,
     optional,
     source_of,
 )
-from p4switch.program.expressions import Const, FieldRef, Valid
 from p4switch.program.load_expressions import (
     UNSUPPORTED_VALUES,
     ExpressionLoader,
@@ -64,54 +25,37 @@ from p4switch.program.load_expressions import (
     assign_stack,
     assign_union,
     assign_varbit,
+    one_of,
     pop,
     push,
-    with_header,
-    with_target,
 )
 
 # Registers, counters, calculations and checksums from the JSON.
 
 
-_ALGORITHMS: Final[tuple[HashAlgorithm, ...]] = get_args(HashAlgorithm)
+_ALGORITHMS: Final[tuple[model.HashAlgorithm, ...]] = get_args(model.HashAlgorithm)
 
 
-def load_registers(root: Json) -> dict[str, RegisterArray]:
-    """Register arrays by name."""
+def _registers(root: Json) -> dict[str, model.RegisterArray]:
     registers = {}
-    for obj in objects(root, "register_arrays", "program"):
-        name = get(obj, "name", str, "register_arrays")
-        where = f"register {name!r}"
+    for name, where, obj in each(root, "register_arrays", "register"):
         size, width = get(obj, "size", int, where), get(obj, "bitwidth", int, where)
         if size < 0 or width < 1:
             raise ProgramError(f"{where}: {size} cells of {width} bits")
-        registers[name] = RegisterArray(name, size, width, source_of(obj))
+        registers[name] = model.RegisterArray(name, size, width, source_of(obj))
     return registers
 
 
-def load_counters(root: Json) -> dict[str, CounterArray]:
-    """Counters by name, direct and indirect."""
+def _counters(root: Json) -> dict[str, model.CounterArray]:
     counters = {}
-    for obj in objects(root, "counter_arrays", "program"):
-        name = get(obj, "name", str, "counter_arrays")
-        where = f"counter {name!r}"
-        if obj.get("is_direct", False):
-            counters[name] = CounterArray(name, 0, get(obj, "binding", str, where), source_of(obj))
-        else:
-            counters[name] = CounterArray(name, get(obj, "size", int, where), None, source_of(obj))
+    for name, where, obj in each(root, "counter_arrays", "counter"):
+        direct = obj.get("is_direct", False)
+        table, size = (get(obj, "binding", str, where), 0) if direct else (None, get(obj, "size", int, where))
+        counters[name] = model.CounterArray(name, size, table, source_of(obj))
     return counters
 
 
-def load_calculations(root: Json, scope: Scope) -> dict[str, Calculation]:
-    """Hash calculations by name."""
-    calculations = {}
-    for obj in objects(root, "calculations", "program"):
-        calculation = load_calculation(obj, scope)
-        calculations[calculation.name] = calculation
-    return calculations
-
-
-def load_calculation(obj: Json, scope: Scope) -> Calculation:
+def load_calculation(obj: Json, scope: Scope) -> model.Calculation:
     """One hash calculation."""
     name = get(obj, "name", str, "calculations")
     where, source = f"calculation {name!r}", source_of(obj)
@@ -121,31 +65,30 @@ def load_calculation(obj: Json, scope: Scope) -> Calculation:
     entries = objects(obj, "input", where)
     payload = any(entry.get("type") == "payload" for entry in entries)
     inputs = tuple(_hash_input(e, scope, where) for e in entries if e.get("type") != "payload")
-    return Calculation(name, algorithm, inputs, payload, source)
+    return model.Calculation(name, algorithm, inputs, payload, source)
 
 
-def _hash_input(obj: Json, scope: Scope, where: str) -> HashInput:
+def _hash_input(obj: Json, scope: Scope, where: str) -> model.HashInput:
     kind, value = obj.get("type"), obj.get("value")
     match kind:
         case "field":
             field = scope.field(value, where)
-            if isinstance(field, Valid):
+            if isinstance(field, model.Valid):
                 raise UnsupportedConstruct("header validity as hash input", where)
-            return FieldInput(field)
+            return model.FieldInput(field)
         case "hexstr":
-            return ConstInput(hexstr(value, where), get(obj, "bitwidth", int, where))
+            return model.ConstInput(hexstr(value, where), get(obj, "bitwidth", int, where))
         case "header":
-            return HeaderInput(scope.header(value, where).name)
+            return model.HeaderInput(scope.header(value, where).name)
         case _:
             raise UnsupportedConstruct(f"hash input of type {kind!r}", where)
 
 
-def load_checksums(root: Json, scope: Scope, calculations: dict[str, Calculation]) -> tuple[Checksum, ...]:
+def load_checksums(root: Json, scope: Scope, calculations: dict[str, model.Calculation]) -> tuple[model.Checksum, ...]:
     """Checksums in the order in which they are verified and updated."""
     checksums = []
-    for obj in objects(root, "checksums", "program"):
-        name = get(obj, "name", str, "checksums")
-        where, source = f"checksum {name!r}", source_of(obj)
+    for name, where, obj in each(root, "checksums", "checksum"):
+        source = source_of(obj)
         kind = get(obj, "type", str, where)
         if kind != "generic":
             raise UnsupportedConstruct(f"checksum of type {kind!r}", where, source)
@@ -153,17 +96,13 @@ def load_checksums(root: Json, scope: Scope, calculations: dict[str, Calculation
         if calculation not in calculations:
             raise ProgramError(f"{where}: unknown calculation {calculation!r}")
         condition = optional(obj, "if_cond", dict, where)
-        checksums.append(
-            Checksum(
-                name,
-                scope.target(obj.get("target"), where),
-                calculation,
-                bool(obj.get("verify", True)),
-                bool(obj.get("update", True)),
-                None if condition is None else ExpressionLoader(scope, where, source).bool(condition),
-                source,
-            )
+        target, verify, update = (
+            scope.target(obj.get("target"), where),
+            obj.get("verify", True),
+            obj.get("update", True),
         )
+        holds = None if condition is None else ExpressionLoader(scope, where, source).bool(condition)
+        checksums.append(model.Checksum(name, target, calculation, bool(verify), bool(update), holds, source))
     return tuple(checksums)
 
 
@@ -174,59 +113,43 @@ RATES = 2
 """Rates of v1model's meters."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathSections:
-    """What primitives, tables and parser states refer to, by name or id."""
-
-    field_lists: dict[int, FieldList]
-    learn_lists: dict[int, LearnList]
-    meters: dict[str, MeterArray]
-    value_sets: dict[str, ValueSet]
-
-    @classmethod
-    def load(cls, root: Json, scope: Scope) -> "PathSections":
-        """From the top level of the JSON."""
-        return cls(_field_lists(root, scope), _learn_lists(root, scope), _meters(root, scope), _value_sets(root))
-
-
-def _field_lists(root: Json, scope: Scope) -> dict[int, FieldList]:
+def _field_lists(root: Json, scope: Scope) -> dict[int, model.FieldList]:
     lists = {}
     for obj in objects(root, "field_lists", "program"):
         ident = get(obj, "id", int, "field_lists")
         where = f"field list {obj.get('name')!r}"
         # BMv2 copies nothing for constants.
-        fields = tuple(f for f in _elements(obj, scope, where) if isinstance(f, FieldRef))
-        lists[ident] = FieldList(ident, fields)
+        fields = tuple(f for f in _elements(obj, scope, where) if isinstance(f, model.FieldRef))
+        lists[ident] = model.FieldList(ident, fields)
     return lists
 
 
-def _learn_lists(root: Json, scope: Scope) -> dict[int, LearnList]:
+def _learn_lists(root: Json, scope: Scope) -> dict[int, model.LearnList]:
     lists = {}
     for obj in objects(root, "learn_lists", "program"):
         ident, name = get(obj, "id", int, "learn_lists"), get(obj, "name", str, "learn_lists")
-        lists[ident] = LearnList(ident, name, _elements(obj, scope, f"digest {name!r}"))
+        lists[ident] = model.LearnList(ident, name, _elements(obj, scope, f"digest {name!r}"))
     return lists
 
 
-def _elements(obj: Json, scope: Scope, where: str) -> tuple[FieldRef | LearnConstant, ...]:
-    found: list[FieldRef | LearnConstant] = []
+def _elements(obj: Json, scope: Scope, where: str) -> tuple[model.FieldRef | model.LearnConstant, ...]:
+    found: list[model.FieldRef | model.LearnConstant] = []
     for element in objects(obj, "elements", where):
         kind, value = element.get("type"), element.get("value")
         if kind == "field":
             found.append(scope.target(value, where))
         elif kind == "hexstr":
             digits = str(value).lower().removeprefix("0x")
-            found.append(LearnConstant(hexstr(value, where), 8 * -(-len(digits) // 2)))
+            found.append(model.LearnConstant(hexstr(value, where), 8 * -(-len(digits) // 2)))
         else:
             raise UnsupportedConstruct(f"element of type {kind!r}", where, source_of(obj))
     return tuple(found)
 
 
-def _meters(root: Json, scope: Scope) -> dict[str, MeterArray]:
+def _meters(root: Json, scope: Scope) -> dict[str, model.MeterArray]:
     meters = {}
-    for obj in objects(root, "meter_arrays", "program"):
-        name = get(obj, "name", str, "meter_arrays")
-        where, unit = f"meter {name!r}", get(obj, "type", str, f"meter {name!r}")
+    for name, where, obj in each(root, "meter_arrays", "meter"):
+        unit = get(obj, "type", str, where)
         if unit not in ("packets", "bytes"):
             raise ProgramError(f"{where}: type {unit!r} is neither 'packets' nor 'bytes'")
         if get(obj, "rate_count", int, where) != RATES:
@@ -235,43 +158,55 @@ def _meters(root: Json, scope: Scope) -> dict[str, MeterArray]:
         if obj.get("is_direct", False):
             table, target = get(obj, "binding", str, where), scope.target(obj.get("result_target"), where)
             size = 0
-        meters[name] = MeterArray(name, size, cast(Any, unit), table, target, source_of(obj))
+        meters[name] = model.MeterArray(name, size, cast(Any, unit), table, target, source_of(obj))
     return meters
 
 
-def _value_sets(root: Json) -> dict[str, ValueSet]:
+def _value_sets(root: Json) -> dict[str, model.ValueSet]:
     sets = {}
-    for obj in objects(root, "parse_vsets", "program"):
-        name = get(obj, "name", str, "parse_vsets")
-        where = f"value set {name!r}"
+    for name, where, obj in each(root, "parse_vsets", "value set"):
         size = optional(obj, "max_size", int, where)
-        sets[name] = ValueSet(name, get(obj, "compressed_bitwidth", int, where), 1024 if size is None else size)
+        sets[name] = model.ValueSet(name, get(obj, "compressed_bitwidth", int, where), 1024 if size is None else size)
     return sets
 
 
-def load_profiles(pipeline: Json, scope: Scope, actions: dict[str, tuple[int, ...]]) -> dict[str, ActionProfile]:
+def load_profiles(pipeline: Json, scope: Scope, actions: dict[str, tuple[int, ...]]) -> dict[str, model.ActionProfile]:
     """The action profiles of a pipeline; ``actions``: ids of the actions of the first table that uses each."""
     profiles = {}
-    for obj in objects(pipeline, "action_profiles", "pipeline"):
-        name = get(obj, "name", str, "action_profiles")
-        where = f"action profile {name!r}"
+    for name, where, obj in each(pipeline, "action_profiles", "action profile", "pipeline"):
         selector = optional(obj, "selector", dict, where)
-        calculation: Calculation | None = None
-        if selector is not None:
-            calculation = load_calculation({**selector, "name": f"selector of {name}"}, scope)
+        named_so = {**(selector or {}), "name": f"selector of {name}"}
+        calculation = None if selector is None else load_calculation(named_so, scope)
         size = optional(obj, "max_size", int, where) or 0
-        profiles[name] = ActionProfile(name, size, calculation, actions.get(name, ()))
+        profiles[name] = model.ActionProfile(name, size, calculation, actions.get(name, ()))
     return profiles
 
 
 @dataclass(frozen=True, slots=True)
 class Externs:
-    """What primitives refer to by name."""
+    """What primitives, tables and parser states refer to, by name or id."""
 
-    registers: dict[str, RegisterArray]
-    counters: dict[str, CounterArray]
-    calculations: dict[str, Calculation]
-    paths: PathSections
+    calculations: dict[str, model.Calculation]
+    field_lists: dict[int, model.FieldList]
+    learn_lists: dict[int, model.LearnList]
+    meters: dict[str, model.MeterArray]
+    value_sets: dict[str, model.ValueSet]
+    registers: dict[str, model.RegisterArray]
+    counters: dict[str, model.CounterArray]
+
+    @classmethod
+    def load(cls, root: Json, scope: Scope) -> "Externs":
+        """From the top level of the JSON."""
+        calculations = (load_calculation(obj, scope) for obj in objects(root, "calculations", "program"))
+        return cls(
+            {calculation.name: calculation for calculation in calculations},
+            _field_lists(root, scope),
+            _learn_lists(root, scope),
+            _meters(root, scope),
+            _value_sets(root),
+            _registers(root),
+            _counters(root),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,39 +218,61 @@ class PrimitiveLoader:
     where: str
     parameter_widths: tuple[int, ...] = ()
 
-    def load(self, obj: Json) -> Primitive:
+    def load(self, obj: Json) -> model.Primitive:
         """One primitive call."""
-        op = get(obj, "op", str, self.where)
-        source = source_of(obj)
+        op, source = get(obj, "op", str, self.where), source_of(obj)
         if op not in _LOADERS:
             raise UnsupportedConstruct(f"primitive {op!r}", self.where, source)
-        arguments = _Arguments(self, op, get(obj, "parameters", list, f"{self.where}, {op}"), source)
-        return _LOADERS[op](arguments)
+        where = f"{self.where}, {op}"
+        expressions = ExpressionLoader(self.scope, where, source, self.parameter_widths)
+        return _LOADERS[op](Arguments(expressions, self.externs, op, get(obj, "parameters", list, where)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Arguments:
+class Arguments:
     """The arguments of one primitive call, read by position."""
 
-    loader: PrimitiveLoader
+    expressions: ExpressionLoader
+    externs: Externs
     op: str
     values: list[Any]
-    source: SourceInfo | None
 
     @property
     def where(self) -> str:
-        return f"{self.loader.where}, {self.op}"
+        """The call, for messages."""
+        return self.expressions.where
 
-    def expressions(self) -> ExpressionLoader:
-        return ExpressionLoader(self.loader.scope, self.where, self.source, self.loader.parameter_widths)
+    @property
+    def source(self) -> SourceInfo | None:
+        """The call's line."""
+        return self.expressions.source
+
+    @property
+    def scope(self) -> Scope:
+        """The program's headers."""
+        return self.expressions.scope
 
     def value(self, position: int) -> Json:
+        """One that must be there."""
         if position >= len(self.values) or not isinstance(self.values[position], dict):
             raise ProgramError(f"{self.where}: argument {position} is missing")
         value: Json = self.values[position]
         return value
 
+    def two(self) -> tuple[ExpressionLoader, Json, Json]:
+        """The first two, and what loads them."""
+        return self.expressions, self.value(0), self.value(1)
+
+    def data(self, position: int) -> model.DataExpr:
+        """A number."""
+        return self.expressions.data(self.value(position))
+
+    def holds(self) -> model.BoolExpr:
+        """The first one as a condition."""
+        return self.expressions.bool(self.value(0))
+
     def named(self, position: int, kind: str) -> str:
+        """The name of something of a kind."""
         value = self.value(position)
         found = value.get("type")
         if found != kind:
@@ -327,29 +284,36 @@ class _Arguments:
         return get(value, "value", str, self.where)
 
     def header(self, position: int) -> str:
-        return self.loader.scope.header(self.named(position, "header"), self.where, self.source).name
+        """A header by its name."""
+        return self.scope.header(self.named(position, "header"), self.where, self.source).name
 
     def register(self, position: int) -> str:
-        return self._extern(self.named(position, "register_array"), self.loader.externs.registers)
+        """A register by its name."""
+        return self._extern(self.named(position, "register_array"), self.externs.registers)
 
     def counter(self, position: int) -> str:
-        return self._extern(self.named(position, "counter_array"), self.loader.externs.counters)
+        """A counter by its name."""
+        return self._extern(self.named(position, "counter_array"), self.externs.counters)
 
     def calculation(self, position: int) -> str:
-        return self._extern(self.named(position, "calculation"), self.loader.externs.calculations)
+        """A hash by its name."""
+        return self._extern(self.named(position, "calculation"), self.externs.calculations)
 
     def meter(self, position: int) -> str:
-        return self._extern(self.named(position, "meter_array"), self.loader.externs.paths.meters)
+        """A meter by its name."""
+        return self._extern(self.named(position, "meter_array"), self.externs.meters)
 
     def field_list(self, position: int) -> int:
-        return self._listed(position, self.loader.externs.paths.field_lists, "field list")
+        """The id of a field list."""
+        return self._listed(position, self.externs.field_lists, "field list")
 
     def learn_list(self, position: int) -> int:
-        return self._listed(position, self.loader.externs.paths.learn_lists, "digest")
+        """The id of a digest."""
+        return self._listed(position, self.externs.learn_lists, "digest")
 
     def _listed(self, position: int, known: Mapping[int, object], what: str) -> int:
-        number = self.expressions().data(self.value(position))
-        if not isinstance(number, Const):
+        number = self.data(position)
+        if not isinstance(number, model.Const):
             raise UnsupportedConstruct(f"{what} chosen at run time", self.where, self.source)
         if number.value not in known:
             raise ProgramError(f"{self.where}: there is no {what} with id {number.value}")
@@ -360,117 +324,101 @@ class _Arguments:
             raise ProgramError(f"{self.where}: {name!r} is not declared")
         return name
 
-    def target(self, position: int) -> FieldRef:
+    def target(self, position: int) -> model.FieldRef:
+        """A field that the program names."""
         value = self.value(position)
         if value.get("type") != "field":
             kind = str(value.get("type"))
             what = UNSUPPORTED_VALUES.get(kind, f"assignment to a {kind!r}")
             raise UnsupportedConstruct(what, self.where, self.source)
-        return self.loader.scope.target(value.get("value"), self.where)
+        return self.scope.target(value.get("value"), self.where)
 
-    def to_target(self, position: int, make: Callable[[FieldRef], Primitive]) -> Primitive:
-        """A primitive that writes a field, which may be chosen at run time."""
-        return with_target(self.expressions(), self.value(position), make)
+    def to_target(self, make: Callable[..., model.Primitive], *rest: object) -> model.Primitive:
+        """A primitive that writes the first one, a field that may be chosen at run time."""
+        cases = self.expressions.target(self.value(0))
+        return one_of([(condition, make(target, *rest, self.source)) for condition, target in cases], self.source)
+
+    def to_header(self, make: Callable[..., model.Primitive]) -> model.Primitive:
+        """A primitive on the first one, a header that may be chosen at run time."""
+        cases = self.expressions.header(self.value(0)).conditions
+        return one_of([(condition, make(name, self.source)) for condition, name in cases], self.source)
 
     def offset(self, position: int) -> int:
-        value = self.expressions().data(self.value(position))
-        if not isinstance(value, Const):
+        """Where a jump goes."""
+        value = self.data(position)
+        if not isinstance(value, model.Const):
             raise ProgramError(f"{self.where}: the jump's target is not a constant")
         return value.value
 
 
-def _register_read(args: _Arguments) -> Primitive:
-    register, index = args.register(1), args.expressions().data(args.value(2))
-    return args.to_target(0, lambda target: RegisterRead(target, register, index, args.source))
-
-
-def _hash(args: _Arguments) -> Primitive:
-    base, size = (args.expressions().data(args.value(position)) for position in (1, 3))
-    calculation = args.calculation(2)
-    return args.to_target(0, lambda target: Hash(target, base, calculation, size, args.source))
-
-
-def _random(args: _Arguments) -> Primitive:
-    low, high = (args.expressions().data(args.value(position)) for position in (1, 2))
-    return args.to_target(0, lambda target: Random(target, low, high, args.source))
-
-
-def _assign(args: _Arguments) -> Primitive:
-    value = args.expressions().data(args.value(1))
-    return args.to_target(0, lambda target: Assign(target, value, args.source))
-
-
-def _log_message(args: _Arguments) -> LogMessage:
+def _log_message(args: Arguments) -> model.LogMessage:
     text = args.named(0, "string")
-    vector = args.value(1)
-    values = get(vector, "value", list, args.where)
-    return LogMessage(text, tuple(args.expressions().data(v) for v in values), args.source)
+    values = get(args.value(1), "value", list, args.where)
+    return model.LogMessage(text, tuple(args.expressions.data(v) for v in values), args.source)
 
 
-def _mark_to_drop(args: _Arguments) -> MarkToDrop:
+def _mark_to_drop(args: Arguments) -> model.MarkToDrop:
     header = args.header(0)
-    if "egress_spec" not in args.loader.scope.headers[header].type.by_name:
+    if "egress_spec" not in args.scope.headers[header].type.by_name:
         raise ProgramError(f"{args.where}: {header!r} has no field 'egress_spec'")
-    return MarkToDrop(header, args.source)
+    return model.MarkToDrop(header, args.source)
 
 
-_LOADERS: Final[Mapping[str, Callable[[_Arguments], Primitive]]] = {
-    "assign": _assign,
-    "assign_VL": lambda a: assign_varbit(a.expressions(), a.value(0), a.value(1)),
-    "assign_header": lambda a: assign_header(a.expressions(), a.value(0), a.value(1)),
-    "assign_union": lambda a: assign_union(a.expressions(), a.value(0), a.value(1)),
-    "assign_header_stack": lambda a: assign_stack(a.expressions(), a.op, a.value(0), a.value(1)),
-    "assign_union_stack": lambda a: assign_stack(a.expressions(), a.op, a.value(0), a.value(1)),
-    "push": lambda a: push(a.expressions(), a.value(0), a.value(1)),
-    "pop": lambda a: pop(a.expressions(), a.value(0), a.value(1)),
-    "add_header": lambda a: with_header(a.expressions(), a.value(0), lambda header: AddHeader(header, a.source)),
-    "remove_header": lambda a: with_header(a.expressions(), a.value(0), lambda header: RemoveHeader(header, a.source)),
+def _hash(args: Arguments) -> model.Primitive:
+    base, size, calculation = args.data(1), args.data(3), args.calculation(2)
+    return args.to_target(model.Hash, base, calculation, size)
+
+
+_LOADERS: Final[Mapping[str, Callable[[Arguments], model.Primitive]]] = {
+    "assign": lambda a: a.to_target(model.Assign, a.data(1)),
+    "assign_VL": lambda a: assign_varbit(*a.two()),
+    "assign_header": lambda a: assign_header(*a.two()),
+    "assign_union": lambda a: assign_union(*a.two()),
+    "assign_header_stack": lambda a: assign_stack(a.op, *a.two()),
+    "assign_union_stack": lambda a: assign_stack(a.op, *a.two()),
+    "push": lambda a: push(*a.two()),
+    "pop": lambda a: pop(*a.two()),
+    "add_header": lambda a: a.to_header(model.AddHeader),
+    "remove_header": lambda a: a.to_header(model.RemoveHeader),
     "mark_to_drop": _mark_to_drop,
-    "count": lambda a: Count(a.counter(0), a.expressions().data(a.value(1)), a.source),
-    "register_read": _register_read,
-    "register_write": lambda a: RegisterWrite(
-        a.register(0), a.expressions().data(a.value(1)), a.expressions().data(a.value(2)), a.source
-    ),
+    "count": lambda a: model.Count(a.counter(0), a.data(1), a.source),
+    "register_read": lambda a: a.to_target(model.RegisterRead, a.register(1), a.data(2)),
+    "register_write": lambda a: model.RegisterWrite(a.register(0), a.data(1), a.data(2), a.source),
     "modify_field_with_hash_based_offset": _hash,
-    "modify_field_rng_uniform": _random,
-    "_jump": lambda a: Jump(a.offset(0), a.source),
-    "_jump_if_zero": lambda a: JumpIfZero(a.expressions().data(a.value(0)), a.offset(1), a.source),
-    "clone_ingress_pkt_to_egress": lambda a: Clone(a.expressions().data(a.value(0)), a.field_list(1), a.source),
-    "clone_egress_pkt_to_egress": lambda a: Clone(a.expressions().data(a.value(0)), a.field_list(1), a.source),
-    "resubmit": lambda a: Resubmit(a.field_list(0), a.source),
-    "recirculate": lambda a: Recirculate(a.field_list(0), a.source),
-    "truncate": lambda a: Truncate(a.expressions().data(a.value(0)), a.source),
+    "modify_field_rng_uniform": lambda a: a.to_target(model.Random, a.data(1), a.data(2)),
+    "_jump": lambda a: model.Jump(a.offset(0), a.source),
+    "_jump_if_zero": lambda a: model.JumpIfZero(a.data(0), a.offset(1), a.source),
+    "clone_ingress_pkt_to_egress": lambda a: model.Clone(a.data(0), a.field_list(1), a.source),
+    "clone_egress_pkt_to_egress": lambda a: model.Clone(a.data(0), a.field_list(1), a.source),
+    "resubmit": lambda a: model.Resubmit(a.field_list(0), a.source),
+    "recirculate": lambda a: model.Recirculate(a.field_list(0), a.source),
+    "truncate": lambda a: model.Truncate(a.data(0), a.source),
     # The first argument is the receiver, which BMv2 ignores.
-    "generate_digest": lambda a: GenerateDigest(a.learn_list(1), a.source),
-    "execute_meter": lambda a: ExecuteMeter(a.meter(0), a.expressions().data(a.value(1)), a.target(2), a.source),
-    "exit": lambda a: Exit(a.source),
+    "generate_digest": lambda a: model.GenerateDigest(a.learn_list(1), a.source),
+    "execute_meter": lambda a: model.ExecuteMeter(a.meter(0), a.data(1), a.target(2), a.source),
+    "exit": lambda a: model.Exit(a.source),
     "log_msg": _log_message,
-    "assert": lambda a: Assertion("assert", a.expressions().bool(a.value(0)), a.source),
-    "assume": lambda a: Assertion("assume", a.expressions().bool(a.value(0)), a.source),
+    "assert": lambda a: model.Assertion("assert", a.holds(), a.source),
+    "assume": lambda a: model.Assertion("assume", a.holds(), a.source),
 }
 
 
-def load_actions(root: Json, scope: Scope, externs: Externs) -> dict[int, Action]:
+def load_actions(root: Json, scope: Scope, externs: Externs) -> dict[int, model.Action]:
     """Actions by id."""
-    actions: dict[int, Action] = {}
-    for obj in objects(root, "actions", "program"):
-        action = _load_action(obj, scope, externs)
-        actions[action.id] = action
-    return actions
+    loaded = (_action(*item, scope, externs) for item in each(root, "actions", "action"))
+    return {action.id: action for action in loaded}
 
 
-def _load_action(obj: Json, scope: Scope, externs: Externs) -> Action:
-    name = get(obj, "name", str, "actions")
-    where = f"action {name!r}"
+def _action(name: str, where: str, obj: Json, scope: Scope, externs: Externs) -> model.Action:
     parameters = tuple(
-        ActionParameter(get(p, "name", str, where), get(p, "bitwidth", int, where))
+        model.ActionParameter(get(p, "name", str, where), get(p, "bitwidth", int, where))
         for p in objects(obj, "runtime_data", where)
     )
     loader = PrimitiveLoader(scope, externs, where, tuple(p.width for p in parameters))
     primitives = tuple(loader.load(p) for p in objects(obj, "primitives", where))
     for primitive in primitives:
-        if isinstance(primitive, Jump | JumpIfZero) and not 0 <= primitive.to <= len(primitives):
+        if isinstance(primitive, model.Jump | model.JumpIfZero) and not 0 <= primitive.to <= len(primitives):
             raise ProgramError(f"{where}: jump to primitive {primitive.to} of {len(primitives)}")
     ident = get(obj, "id", int, where)
     optional(obj, "source_info", dict, where)
-    return Action(ident, name, parameters, primitives, source_of(obj))
+    return model.Action(ident, name, parameters, primitives, source_of(obj))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, cast
 
-from p4switch.program.actions import Assign, AssignHeader, MoveHeaders, OneOf, Primitive, Several
+from p4switch.program import model
 from p4switch.program.errors import (
     MAX_BITS,
     MAX_DEPTH,
@@ -18,6 +18,7 @@ from p4switch.program.errors import (
     ProgramError,
     SourceInfo,
     UnsupportedConstruct,
+    each,
     get,
     hexstr,
     number,
@@ -25,55 +26,7 @@ from p4switch.program.errors import (
     pair,
     source_of,
 )
-from p4switch.program.expressions import (
-    LENGTH_FIELD,
-    LENGTH_WIDTH,
-    NEXT_HEADER,
-    Arith,
-    ArithOp,
-    BoolConst,
-    BoolExpr,
-    BoolSelect,
-    Cast,
-    CastOp,
-    Choice,
-    Compare,
-    CompareOp,
-    Const,
-    DataExpr,
-    Expr,
-    Field,
-    FieldRef,
-    Header,
-    HeaderGroups,
-    HeaderType,
-    Invert,
-    Logic,
-    LogicOp,
-    Lookahead,
-    Named,
-    Not,
-    Parameter,
-    Select,
-    Stack,
-    StackName,
-    ToBool,
-    ToData,
-    Valid,
-    children,
-    either,
-    element,
-    equal,
-    field_of,
-    is_bool,
-    is_valid,
-    last_element,
-    last_index,
-    load_groups,
-    named,
-    next_header,
-    unequal,
-)
+from p4switch.program.expressions import element
 
 # Depth, size and constants of expressions.
 
@@ -88,9 +41,9 @@ class ExpressionBudget:
     def __init__(self) -> None:
         self.in_parser = False
         self._spent = 0
-        self._known: dict[int, tuple[Expr, int, int, bool]] = {}
+        self._known: dict[int, tuple[model.Expr, int, int, bool]] = {}
 
-    def check(self, expr: Expr | None, where: str) -> None:
+    def check(self, expr: model.Expr | None, where: str) -> None:
         """Adds an expression. Raises ProgramError."""
         if expr is None:
             return
@@ -101,7 +54,7 @@ class ExpressionBudget:
         if self._spent > MAX_WEIGHTS:
             raise ProgramError(f"{where}: the expressions of the program have more than {MAX_WEIGHTS} operands")
 
-    def measure(self, expr: Expr, where: str) -> tuple[int, bool]:
+    def measure(self, expr: model.Expr, where: str) -> tuple[int, bool]:
         """Operands counted as often as they are written out, and whether it looks ahead. Raises ProgramError.
 
         Without recursion: what is too deep must be found here.
@@ -109,7 +62,7 @@ class ExpressionBudget:
         stack = [expr]
         while stack:
             node = stack[-1]
-            below = children(node)
+            below = model.children(node)
             missing = [child for child in below if id(child) not in self._known]
             if missing:
                 stack += missing
@@ -122,7 +75,7 @@ class ExpressionBudget:
                 node,
                 1 + sum(weight for _, weight, _, _ in parts),
                 1 + max((depth for _, _, depth, _ in parts), default=0),
-                isinstance(node, Lookahead) or any(looks for _, _, _, looks in parts),
+                isinstance(node, model.Lookahead) or any(looks for _, _, _, looks in parts),
             )
         _, weight, depth, looks = self._known[id(expr)]
         if depth > MAX_DEPTH:
@@ -132,13 +85,13 @@ class ExpressionBudget:
         return weight, looks
 
 
-def _check_numbers(expr: Expr, where: str) -> None:
+def _check_numbers(expr: model.Expr, where: str) -> None:
     match expr:
-        case Const(value) if value.bit_length() > MAX_BITS:
+        case model.Const(value) if value.bit_length() > MAX_BITS:
             raise ProgramError(f"{where}: a constant of {value.bit_length()} bits; the limit is {MAX_BITS}")
-        case Cast(width=width) if not 1 <= width <= MAX_BITS:
+        case model.Cast(width=width) if not 1 <= width <= MAX_BITS:
             raise ProgramError(f"{where}: a cast to {width} bits, not 1 to {MAX_BITS}")
-        case Lookahead(offset, width) if not (0 <= offset <= MAX_LOOKAHEAD_OFFSET and 1 <= width <= MAX_BITS):
+        case model.Lookahead(offset, width) if not (0 <= offset <= MAX_LOOKAHEAD_OFFSET and 1 <= width <= MAX_BITS):
             raise ProgramError(f"{where}: lookahead of {width} bits at {offset}")
         case _:
             pass
@@ -157,33 +110,33 @@ class Scope:
         shared: one object for all equal expressions, so that executors may cache by identity.
     """
 
-    headers: dict[str, Header]
-    groups: HeaderGroups = field(default_factory=HeaderGroups)
-    shared: dict[Expr, Expr] = field(default_factory=dict)
+    headers: dict[str, model.Header]
+    groups: model.HeaderGroups = field(default_factory=model.HeaderGroups)
+    shared: dict[model.Expr, model.Expr] = field(default_factory=dict)
     measures: ExpressionBudget = field(default_factory=ExpressionBudget)
 
-    def header(self, name: object, where: str, source: SourceInfo | None = None) -> Header:
+    def header(self, name: object, where: str, source: SourceInfo | None = None) -> model.Header:
         """An instance by name."""
         if not isinstance(name, str) or name not in self.headers:
             at = f" ({source})" if source is not None else ""
             raise ProgramError(f"{where}: unknown header {name!r}{at}")
         return self.headers[name]
 
-    def field(self, value: object, where: str) -> FieldRef | Valid:
+    def field(self, value: object, where: str) -> model.FieldRef | model.Valid:
         """A field reference ``[header, field]``; ``$valid$`` names the header's validity."""
         header_name, field_name = pair(value, where)
         header = self.header(header_name, where)
         if field_name == "$valid$":
-            return Valid(header.name)
+            return model.Valid(header.name)
         found = header.type.by_name.get(field_name)
         if found is None:
             raise ProgramError(f"{where}: header {header.name!r} has no field {field_name!r}")
-        return FieldRef(header.name, found.name, found.width, found.signed)
+        return header.ref(found)
 
-    def target(self, value: object, where: str) -> FieldRef:
+    def target(self, value: object, where: str) -> model.FieldRef:
         """A field that may be assigned to."""
         found = self.field(value, where)
-        if isinstance(found, Valid):
+        if isinstance(found, model.Valid):
             raise ProgramError(f"{where}: the validity of {found.header!r} cannot be assigned to")
         return found
 
@@ -191,35 +144,34 @@ class Scope:
 def load_scope(root: Json) -> Scope:
     """Instances, stacks and unions by name."""
     names = {obj["id"]: str(obj.get("name")) for obj in objects(root, "headers", "program") if "id" in obj}
-    groups = load_groups(root, names)
+    groups = model.load_groups(root, names)
     headers = load_headers(root, groups)
     if groups.stacks or groups.union_stacks:
-        headers[NEXT_HEADER] = next_header(groups)
+        headers[model.NEXT_HEADER] = model.next_header(groups)
     return Scope(headers, groups)
 
 
-def load_headers(root: Json, groups: HeaderGroups) -> dict[str, Header]:
+def load_headers(root: Json, groups: model.HeaderGroups) -> dict[str, model.Header]:
     """Instances by name."""
     siblings = {
         header: tuple(other for other in union.headers if other != header)
         for union in groups.unions.values()
         for header in union.headers
     }
-    types = {t.name: t for t in (_header_type(obj) for obj in objects(root, "header_types", "program"))}
-    headers: dict[str, Header] = {}
-    for obj in objects(root, "headers", "program"):
-        name = get(obj, "name", str, "headers")
-        type_name = get(obj, "header_type", str, f"header {name!r}")
+    types = {name: _header_type(name, where, obj) for name, where, obj in each(root, "header_types", "header type")}
+    headers: dict[str, model.Header] = {}
+    for name, where, obj in each(root, "headers", "header"):
+        type_name = get(obj, "header_type", str, where)
         if type_name not in types:
-            raise ProgramError(f"header {name!r}: unknown header type {type_name!r}")
-        header = Header(name, types[type_name], bool(obj.get("metadata", False)), siblings.get(name, ()))
+            raise ProgramError(f"{where}: unknown header type {type_name!r}")
+        header = model.Header(name, types[type_name], bool(obj.get("metadata", False)), siblings.get(name, ()))
         if not header.metadata and header.type.bits % 8 != 0:
-            raise ProgramError(f"header {name!r}: {header.type.bits} bits are no whole number of bytes")
+            raise ProgramError(f"{where}: {header.type.bits} bits are no whole number of bytes")
         headers[name] = header
     return headers
 
 
-def load_aliases(root: Json, scope: Scope) -> dict[str, FieldRef]:
+def load_aliases(root: Json, scope: Scope) -> dict[str, model.FieldRef]:
     """Field aliases: what the target calls a field -> the field."""
     aliases = {}
     for item in root.get("field_aliases", []):
@@ -228,10 +180,8 @@ def load_aliases(root: Json, scope: Scope) -> dict[str, FieldRef]:
     return aliases
 
 
-def _header_type(obj: Json) -> HeaderType:
-    name = get(obj, "name", str, "header_types")
-    where = f"header type {name!r}"
-    fields: list[Field] = []
+def _header_type(name: str, where: str, obj: Json) -> model.HeaderType:
+    fields: list[model.Field] = []
     offset = 0
     for item in get(obj, "fields", list, where):
         if not isinstance(item, list) or len(item) not in (2, 3):
@@ -242,14 +192,14 @@ def _header_type(obj: Json) -> HeaderType:
             continue
         if not isinstance(width, int) or width <= 0:
             raise ProgramError(f"{where}: field {field_name!r} has width {width!r}")
-        fields.append(Field(str(field_name), width, bool(item[2]) if len(item) == 3 else False, offset))
+        fields.append(model.Field(str(field_name), width, bool(item[2]) if len(item) == 3 else False, offset))
         offset += width
     if any(f.kind == "varbit" for f in fields):
-        fields.append(Field(LENGTH_FIELD, LENGTH_WIDTH, False, offset, "length"))
-    return HeaderType(name, tuple(fields))
+        fields.append(model.Field(model.LENGTH_FIELD, model.LENGTH_WIDTH, False, offset, "length"))
+    return model.HeaderType(name, tuple(fields))
 
 
-def _varbit(obj: Json, name: str, offset: int, where: str) -> Field:
+def _varbit(obj: Json, name: str, offset: int, where: str) -> model.Field:
     """The field of variable length; its greatest length follows from that of the header."""
     where = f"{where}, field {name!r}"
     if obj.get("length_exp") is not None:
@@ -264,7 +214,7 @@ def _varbit(obj: Json, name: str, offset: int, where: str) -> Field:
     width = 8 * get(obj, "max_length", int, where) - rest
     if width <= 0:
         raise ProgramError(f"{where}: 'max_length' leaves {width} bits for it")
-    return Field(name, width, False, offset, "varbit")
+    return model.Field(name, width, False, offset, "varbit")
 
 
 _ARITH: Final = ("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^")
@@ -272,7 +222,7 @@ _COMPARE: Final = ("==", "!=", "<", "<=", ">", ">=")
 _CASTS: Final = ("two_comp_mod", "usat_cast", "sat_cast")
 
 
-Operand = Expr | Named
+Operand = model.Expr | model.Named
 
 UNSUPPORTED_VALUES: Final[Mapping[str, str]] = {
     "register": "register read inside an expression",
@@ -295,48 +245,48 @@ class ExpressionLoader:
     source: SourceInfo | None = None
     parameter_widths: tuple[int, ...] = ()
 
-    def data(self, value: object) -> DataExpr:
+    def data(self, value: object) -> model.DataExpr:
         """An expression that yields a number; a bool becomes 0 or 1."""
         expr = self._operand(value)
-        if isinstance(expr, Named):
+        if isinstance(expr, model.Named):
             raise self._error("a header, union or stack where a number is expected")
         return _as_data(expr)
 
-    def bool(self, value: object) -> BoolExpr:
+    def bool(self, value: object) -> model.BoolExpr:
         """An expression that yields a bool; a number is compared with 0."""
         expr = self._operand(value)
-        if isinstance(expr, Named):
+        if isinstance(expr, model.Named):
             raise self._error("a header, union or stack where a bool is expected")
-        return cast(BoolExpr, expr) if is_bool(expr) else ToBool(cast(DataExpr, expr))
+        return cast(model.BoolExpr, expr) if model.is_bool(expr) else model.ToBool(cast(model.DataExpr, expr))
 
-    def header(self, value: object) -> Choice:
+    def header(self, value: object) -> model.Choice:
         """A header, perhaps chosen at run time."""
         operand = self._operand(value)
-        if not isinstance(operand, Choice) or operand.kind != "header":
+        if not isinstance(operand, model.Choice) or operand.kind != "header":
             raise self._error("something else where a header is expected")
         return operand
 
-    def union(self, value: object) -> Choice:
+    def union(self, value: object) -> model.Choice:
         """A header union, perhaps chosen at run time."""
         operand = self._operand(value)
-        if not isinstance(operand, Choice) or operand.kind != "union":
+        if not isinstance(operand, model.Choice) or operand.kind != "union":
             raise self._error("something else where a header union is expected")
         return operand
 
-    def stack(self, value: object) -> Stack:
+    def stack(self, value: object) -> model.Stack:
         """A stack of headers or of unions."""
         operand = self._operand(value)
-        if not isinstance(operand, StackName):
+        if not isinstance(operand, model.StackName):
             raise self._error("something else where a stack is expected")
         return operand.stack
 
-    def target(self, value: object) -> tuple[tuple[BoolExpr, FieldRef], ...]:
+    def target(self, value: object) -> tuple[tuple[model.BoolExpr, model.FieldRef], ...]:
         """What may be assigned to: fields, each with the condition under which it is meant, the first that holds."""
         obj = value
         while isinstance(obj, dict) and obj.get("type") == "expression":
             obj = obj.get("value")
         if isinstance(obj, dict) and obj.get("type") == "field":
-            return ((BoolConst(True), self.scope.target(obj.get("value"), self.where)),)
+            return ((model.BoolConst(True), self.scope.target(obj.get("value"), self.where)),)
         if isinstance(obj, dict) and obj.get("op") == "access_field":
             choice = self.header(obj.get("left"))
             return tuple((c, self._field_at(name, obj.get("right"))) for c, name in choice.conditions)
@@ -346,20 +296,20 @@ class ExpressionLoader:
         what = obj.get("type", obj.get("op")) if isinstance(obj, dict) else obj
         raise UnsupportedConstruct(f"assignment to a {what!r}", self.where, self.source)
 
-    def _field(self, header: str, name: str) -> FieldRef:
+    def _field(self, header: str, name: str) -> model.FieldRef:
         return self.scope.target([header, name], self.where)
 
-    def _field_at(self, header: str, number: object) -> FieldRef:
+    def _field_at(self, header: str, number: object) -> model.FieldRef:
         fields = self.scope.headers[header].type.wire_fields
         if not isinstance(number, int) or not 0 <= number < len(fields):
             raise self._error(f"header {header!r} has no field number {number!r}")
         return self._field(header, fields[number].name)
 
-    def _last(self, value: object) -> tuple[Choice, str]:
+    def _last(self, value: object) -> tuple[model.Choice, str]:
         """The last header of a stack, and the field's name, from a stack_field."""
         name, field = pair(value, self.where)
         stack = self.scope.groups.find("header_stack", name, self.where)
-        choice = last_element(stack)
+        choice = model.last_element(stack)
         self._field(choice.names[0], field)
         return choice, field
 
@@ -369,7 +319,7 @@ class ExpressionLoader:
 
     def _operand(self, obj: object) -> Operand:
         operand = self._unshared(obj)
-        if isinstance(operand, Named):
+        if isinstance(operand, model.Named):
             return operand
         self.scope.measures.measure(operand, self.where)
         return self.scope.shared.setdefault(operand, operand)
@@ -390,32 +340,32 @@ class ExpressionLoader:
             case "field":
                 return self.scope.field(value, self.where)
             case "hexstr":
-                return Const(hexstr(value, self.where))
+                return model.Const(hexstr(value, self.where))
             case "bool":
-                return BoolConst(bool(value))
+                return model.BoolConst(bool(value))
             case "local" | "runtime_data":
                 return self._parameter(value)
             case "header":
-                return named("header", self.scope.header(value, self.where, self.source).name)
+                return model.named("header", self.scope.header(value, self.where, self.source).name)
             case "header_union":
-                return named("union", self.scope.groups.find("header_union", value, self.where).name)
+                return model.named("union", self.scope.groups.find("header_union", value, self.where).name)
             case "header_stack" | "header_union_stack":
-                return StackName(self.scope.groups.find(str(kind), value, self.where))
+                return model.StackName(self.scope.groups.find(str(kind), value, self.where))
             case "stack_field":
                 choice, name = self._last(value)
-                return field_of(choice, self.scope.headers, name)
+                return model.field_of(choice, self.scope.headers, name)
             case "lookahead":
                 offset, width = pair(value, self.where)
-                return Lookahead(number(offset, self.where), number(width, self.where))
+                return model.Lookahead(number(offset, self.where), number(width, self.where))
             case str() if kind in UNSUPPORTED_VALUES:
                 raise UnsupportedConstruct(UNSUPPORTED_VALUES[kind], self.where, self.source)
             case _:
                 raise UnsupportedConstruct(f"value type {kind!r}", self.where, self.source)
 
-    def _parameter(self, index: object) -> Parameter:
+    def _parameter(self, index: object) -> model.Parameter:
         if not isinstance(index, int) or not 0 <= index < len(self.parameter_widths):
             raise self._error(f"there is no action parameter number {index!r}")
-        return Parameter(index, self.parameter_widths[index])
+        return model.Parameter(index, self.parameter_widths[index])
 
     def _operation(self, obj: Json) -> Operand:
         op = obj["op"]
@@ -426,16 +376,16 @@ class ExpressionLoader:
         if op in _UNARY:
             return _UNARY[op](self, obj.get("right"))
         if op in _CASTS:
-            return self._cast(cast(CastOp, op), obj)
+            return self._cast(cast(model.CastOp, op), obj)
         if op in ("and", "or"):
-            return Logic(cast(LogicOp, op), self.bool(obj.get("left")), self.bool(obj.get("right")))
+            return model.Logic(cast(model.LogicOp, op), self.bool(obj.get("left")), self.bool(obj.get("right")))
         if op in _ARITH:
             right = self.data(obj.get("right"))
-            if op in ("<<", ">>") and isinstance(right, Const):
-                right = Const(self._shift(right.value))
-            return Arith(cast(ArithOp, op), self.data(obj.get("left")), right)
+            if op in ("<<", ">>") and isinstance(right, model.Const):
+                right = model.Const(self._shift(right.value))
+            return model.Arith(cast(model.ArithOp, op), self.data(obj.get("left")), right)
         if op in _COMPARE:
-            return self._comparison(cast(CompareOp, op), obj)
+            return self._comparison(cast(model.CompareOp, op), obj)
         raise UnsupportedConstruct(f"expression operator {op!r}", self.where, self.source)
 
     def _shift(self, by: int) -> int:
@@ -447,37 +397,42 @@ class ExpressionLoader:
     def _ternary(self, obj: Json) -> Operand:
         condition = self.bool(obj.get("cond"))
         left, right = self._operand(obj.get("left")), self._operand(obj.get("right"))
-        if isinstance(left, Named) or isinstance(right, Named):
-            if isinstance(left, Choice) and isinstance(right, Choice) and left.kind == right.kind:
-                return either(condition, left, right)
+        if isinstance(left, model.Named) or isinstance(right, model.Named):
+            if isinstance(left, model.Choice) and isinstance(right, model.Choice) and left.kind == right.kind:
+                return model.either(condition, left, right)
             raise UnsupportedConstruct("choice between stacks", self.where, self.source)
-        if is_bool(left) and is_bool(right):
-            return BoolSelect(condition, cast(BoolExpr, left), cast(BoolExpr, right))
-        return Select(condition, _as_data(left), _as_data(right))
+        if model.is_bool(left) and model.is_bool(right):
+            return model.BoolSelect(condition, cast(model.BoolExpr, left), cast(model.BoolExpr, right))
+        return model.Select(condition, _as_data(left), _as_data(right))
 
-    def _cast(self, op: CastOp, obj: Json) -> Cast:
+    def _cast(self, op: model.CastOp, obj: Json) -> model.Cast:
         width = self.data(obj.get("right"))
-        if not isinstance(width, Const) or width.value < 1:
+        if not isinstance(width, model.Const) or width.value < 1:
             raise UnsupportedConstruct(f"{op!r} to a width that is no positive constant", self.where, self.source)
-        return Cast(op, self.data(obj.get("left")), width.value)
+        return model.Cast(op, self.data(obj.get("left")), width.value)
 
-    def _comparison(self, op: CompareOp, obj: Json) -> BoolExpr:
+    def _comparison(self, op: model.CompareOp, obj: Json) -> model.BoolExpr:
         left, right = self._operand(obj.get("left")), self._operand(obj.get("right"))
-        if isinstance(left, Choice) and isinstance(right, Choice) and left.kind == right.kind and op in ("==", "!="):
-            return (equal if op == "==" else unequal)(left, right, self.scope.groups)
-        if isinstance(left, Named) or isinstance(right, Named):
+        if (
+            isinstance(left, model.Choice)
+            and isinstance(right, model.Choice)
+            and left.kind == right.kind
+            and op in ("==", "!=")
+        ):
+            return (model.equal if op == "==" else model.unequal)(left, right, self.scope.groups)
+        if isinstance(left, model.Named) or isinstance(right, model.Named):
             raise self._error(f"{op!r} between a header, union or stack and something else")
-        if is_bool(left) and is_bool(right):
+        if model.is_bool(left) and model.is_bool(right):
             if op not in ("==", "!="):
                 raise self._error(f"{op!r} between bools")
-            return Logic(cast(LogicOp, op), cast(BoolExpr, left), cast(BoolExpr, right))
-        return Compare(op, _as_data(left), _as_data(right))
+            return model.Logic(cast(model.LogicOp, op), cast(model.BoolExpr, left), cast(model.BoolExpr, right))
+        return model.Compare(op, _as_data(left), _as_data(right))
 
-    def _field_access(self, header: object, number: object) -> DataExpr:
+    def _field_access(self, header: object, number: object) -> model.DataExpr:
         choice = self.header(header)
         return choice.data(lambda name: self._field_at(name, number))
 
-    def _member_access(self, union: object, number: object) -> Choice:
+    def _member_access(self, union: object, number: object) -> model.Choice:
         choice = self.union(union)
 
         def member(name: str) -> str:
@@ -489,24 +444,24 @@ class ExpressionLoader:
         return choice.header_of(member)
 
 
-def _as_data(expr: Expr) -> DataExpr:
-    return ToData(cast(BoolExpr, expr)) if is_bool(expr) else cast(DataExpr, expr)
+def _as_data(expr: model.Expr) -> model.DataExpr:
+    return model.ToData(cast(model.BoolExpr, expr)) if model.is_bool(expr) else cast(model.DataExpr, expr)
 
 
-_UNARY: Final[Mapping[str, Callable[[ExpressionLoader, object], Expr]]] = {
-    "~": lambda loader, obj: Invert(loader.data(obj)),
-    "not": lambda loader, obj: Not(loader.bool(obj)),
-    "d2b": lambda loader, obj: ToBool(loader.data(obj)),
-    "b2d": lambda loader, obj: ToData(loader.bool(obj)),
-    "valid": lambda loader, obj: is_valid(loader.header(obj), loader.scope.groups),
-    "valid_union": lambda loader, obj: is_valid(loader.union(obj), loader.scope.groups),
+_UNARY: Final[Mapping[str, Callable[[ExpressionLoader, object], model.Expr]]] = {
+    "~": lambda loader, obj: model.Invert(loader.data(obj)),
+    "not": lambda loader, obj: model.Not(loader.bool(obj)),
+    "d2b": lambda loader, obj: model.ToBool(loader.data(obj)),
+    "b2d": lambda loader, obj: model.ToData(loader.bool(obj)),
+    "valid": lambda loader, obj: model.is_valid(loader.header(obj), loader.scope.groups),
+    "valid_union": lambda loader, obj: model.is_valid(loader.union(obj), loader.scope.groups),
 }
 
 _ON_GROUPS: Final[Mapping[str, Callable[[ExpressionLoader, object, object], Operand]]] = {
     "dereference_header_stack": lambda loader, left, right: element(loader.stack(left), loader.data(right)),
     "dereference_stack": lambda loader, left, right: element(loader.stack(left), loader.data(right)),
     "dereference_union_stack": lambda loader, left, right: element(loader.stack(left), loader.data(right)),
-    "last_stack_index": lambda loader, left, right: last_index(loader.stack(right)),
+    "last_stack_index": lambda loader, left, right: model.last_index(loader.stack(right)),
     "size_stack": lambda loader, left, right: loader.stack(right).next,
     "access_field": lambda loader, left, right: loader._field_access(left, right),
     "access_union_header": lambda loader, left, right: loader._member_access(left, right),
@@ -517,25 +472,14 @@ _ON_GROUPS: Final[Mapping[str, Callable[[ExpressionLoader, object, object], Oper
 # Primitives on stacks and unions, and ones whose header or field is chosen at run time, as primitives on headers.
 
 
-def one_of(cases: list[tuple[BoolExpr, Primitive]], source: SourceInfo | None) -> Primitive:
+def one_of(cases: list[tuple[model.BoolExpr, model.Primitive]], source: SourceInfo | None) -> model.Primitive:
     """The first primitive whose condition holds."""
-    if len(cases) == 1 and cases[0][0] == BoolConst(True):
+    if len(cases) == 1 and cases[0][0] == model.BoolConst(True):
         return cases[0][1]
-    return OneOf(tuple(cases), source)
+    return model.OneOf(tuple(cases), source)
 
 
-def with_target(expressions: ExpressionLoader, value: object, make: Callable[[FieldRef], Primitive]) -> Primitive:
-    """A primitive that writes a field, which may be chosen at run time."""
-    return one_of([(condition, make(target)) for condition, target in expressions.target(value)], expressions.source)
-
-
-def with_header(expressions: ExpressionLoader, value: object, make: Callable[[str], Primitive]) -> Primitive:
-    """A primitive on one header, which may be chosen at run time."""
-    choice = expressions.header(value)
-    return one_of([(condition, make(name)) for condition, name in choice.conditions], expressions.source)
-
-
-def assign_header(expressions: ExpressionLoader, target: object, origin: object) -> Primitive:
+def assign_header(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
     """``assign_header``."""
     scope, source = expressions.scope, expressions.source
     pairs = product(expressions.header(target).conditions, expressions.header(origin).conditions)
@@ -544,7 +488,7 @@ def assign_header(expressions: ExpressionLoader, target: object, origin: object)
     )
 
 
-def assign_union(expressions: ExpressionLoader, target: object, origin: object) -> Primitive:
+def assign_union(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
     """``assign_union``: the members one after the other."""
     source = expressions.source
     pairs = product(expressions.union(target).conditions, expressions.union(origin).conditions)
@@ -552,93 +496,97 @@ def assign_union(expressions: ExpressionLoader, target: object, origin: object) 
     return one_of(cases, source)
 
 
-def assign_stack(expressions: ExpressionLoader, name: str, target: object, origin: object) -> Primitive:
+def assign_stack(name: str, expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
     """``assign_header_stack`` and ``assign_union_stack``: ``next`` and all elements."""
     to, of = expressions.stack(target), expressions.stack(origin)
     if to.size != of.size or bool(to.unions) != bool(of.unions):
         raise ProgramError(f"{expressions.where}: {to.name!r} and {of.name!r} are of different types")
-    steps: list[Primitive] = [Assign(to.next, of.next, expressions.source)]
+    steps: list[model.Primitive] = [model.Assign(to.next, of.next, expressions.source)]
     for ours, theirs in zip(to.elements, of.elements, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             steps.append(_copy(expressions.scope, one, other, expressions.where, expressions.source))
-    return Several(name, tuple(steps), expressions.source)
+    return model.Several(name, tuple(steps), expressions.source)
 
 
-def assign_varbit(expressions: ExpressionLoader, target: object, origin: object) -> Primitive:
+def assign_varbit(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
     """``assign_VL``: the bits and their number."""
     pairs = product(expressions.target(target), expressions.target(origin))
     return one_of([(_both(p, q), _copy_varbit(expressions, to, of)) for (p, to), (q, of) in pairs], expressions.source)
 
 
-def _copy_varbit(expressions: ExpressionLoader, to: FieldRef, of: FieldRef) -> Primitive:
-    length = Assign(_length(expressions, to), _length(expressions, of), expressions.source)
-    return Several("assign_VL", (Assign(to, of, expressions.source), length), expressions.source)
+def _copy_varbit(expressions: ExpressionLoader, to: model.FieldRef, of: model.FieldRef) -> model.Primitive:
+    length = model.Assign(_length(expressions, to), _length(expressions, of), expressions.source)
+    return model.Several("assign_VL", (model.Assign(to, of, expressions.source), length), expressions.source)
 
 
-def push(expressions: ExpressionLoader, stack_value: object, count_value: object) -> Primitive:
+def push(expressions: ExpressionLoader, stack_value: object, count_value: object) -> model.Primitive:
     """``push_front``: everything moves towards the end, what comes in at the front is invalid."""
     stack, count = expressions.stack(stack_value), _count(expressions, count_value)
     origins = list(range(stack.size))
     for i in range(stack.size - 1, count - 1, -1):
         origins[i], origins[i - count] = origins[i - count], origins[i]
-    further: Arith = Arith("+", stack.next, Const(count))
-    full = Select(Compare(">", further, Const(stack.size)), Const(stack.size), further)
-    return _shift(expressions, "push", stack, origins, range(min(count, stack.size)), Assign(stack.next, full))
+    further: model.Arith = model.Arith("+", stack.next, model.Const(count))
+    full = model.Select(model.Compare(">", further, model.Const(stack.size)), model.Const(stack.size), further)
+    return _shift(expressions, "push", stack, origins, range(min(count, stack.size)), model.Assign(stack.next, full))
 
 
-def pop(expressions: ExpressionLoader, stack_value: object, count_value: object) -> Primitive:
+def pop(expressions: ExpressionLoader, stack_value: object, count_value: object) -> model.Primitive:
     """``pop_front``: everything moves towards the front, what is left at the end is invalid."""
     stack, count = expressions.stack(stack_value), _count(expressions, count_value)
     origins = list(range(stack.size))
     kept = max(stack.size - count, 0)
     for i in range(kept):
         origins[i], origins[i + count] = origins[i + count], origins[i]
-    less = Select(Compare("<", stack.next, Const(count)), Const(0), Arith("-", stack.next, Const(count)))
-    return _shift(expressions, "pop", stack, origins, range(kept, stack.size), Assign(stack.next, less))
+    less = model.Select(
+        model.Compare("<", stack.next, model.Const(count)),
+        model.Const(0),
+        model.Arith("-", stack.next, model.Const(count)),
+    )
+    return _shift(expressions, "pop", stack, origins, range(kept, stack.size), model.Assign(stack.next, less))
 
 
 def _shift(
-    expressions: ExpressionLoader, name: str, stack: Stack, origins: list[int], cleared: range, step: Assign
-) -> Primitive:
+    expressions: ExpressionLoader, name: str, stack: model.Stack, origins: list[int], cleared: range, step: model.Assign
+) -> model.Primitive:
     if origins == list(range(stack.size)) and not cleared:
-        return Several(name, (step,), expressions.source)
+        return model.Several(name, (step,), expressions.source)
     headers = [header for element in stack.elements for header in element]
     moved = [header for i in origins for header in stack.elements[i]]
     # BMv2 does not invalidate the unions that it should (HeaderUnion::mark_invalid does nothing).
     invalid = () if stack.unions else tuple(stack.elements[i][0] for i in cleared)
-    return Several(name, (MoveHeaders(tuple(headers), tuple(moved), invalid), step), expressions.source)
+    return model.Several(name, (model.MoveHeaders(tuple(headers), tuple(moved), invalid), step), expressions.source)
 
 
 def _count(expressions: ExpressionLoader, value: object) -> int:
     count = expressions.data(value)
-    if not isinstance(count, Const) or count.value < 0:
+    if not isinstance(count, model.Const) or count.value < 0:
         raise UnsupportedConstruct(
             "shift of a stack by a number that is no constant", expressions.where, expressions.source
         )
     return count.value
 
 
-def _both(left: BoolExpr, right: BoolExpr) -> BoolExpr:
-    if left == BoolConst(True):
+def _both(left: model.BoolExpr, right: model.BoolExpr) -> model.BoolExpr:
+    if left == model.BoolConst(True):
         return right
-    return left if right == BoolConst(True) else Logic("and", left, right)
+    return left if right == model.BoolConst(True) else model.Logic("and", left, right)
 
 
-def _copy(scope: Scope, target: str, origin: str, where: str, source: SourceInfo | None) -> Primitive:
+def _copy(scope: Scope, target: str, origin: str, where: str, source: SourceInfo | None) -> model.Primitive:
     if scope.headers[target].type.name != scope.headers[origin].type.name:
         raise ProgramError(f"{where}: {target!r} and {origin!r} are of different types")
-    return AssignHeader(target, origin, source)
+    return model.AssignHeader(target, origin, source)
 
 
-def _copy_union(expressions: ExpressionLoader, target: str, origin: str) -> Primitive:
+def _copy_union(expressions: ExpressionLoader, target: str, origin: str) -> model.Primitive:
     unions = expressions.scope.groups.unions
     pairs = zip(unions[target].headers, unions[origin].headers, strict=True)
     steps = tuple(_copy(expressions.scope, to, of, expressions.where, expressions.source) for to, of in pairs)
-    return Several("assign_union", steps, expressions.source)
+    return model.Several("assign_union", steps, expressions.source)
 
 
-def _length(expressions: ExpressionLoader, field: FieldRef) -> FieldRef:
+def _length(expressions: ExpressionLoader, field: model.FieldRef) -> model.FieldRef:
     kind = expressions.scope.headers[field.header].type
     if kind.varbit is None or kind.varbit.name != field.name:
         raise ProgramError(f"{expressions.where}: {field} is no variable-length field")
-    return FieldRef(field.header, LENGTH_FIELD, LENGTH_WIDTH)
+    return model.FieldRef(field.header, model.LENGTH_FIELD, model.LENGTH_WIDTH)

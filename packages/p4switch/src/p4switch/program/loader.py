@@ -4,23 +4,12 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 from p4switch.base.files import read_text
-from p4switch.program.actions import (
-    Action,
-    ActionProfile,
-    Conditional,
-    ConstEntry,
-    CounterArray,
-    MatchKey,
-    MatchKind,
-    MatchTable,
-    Node,
-    Pipeline,
-)
+from p4switch.program import model
 from p4switch.program.errors import (
     FRAMES,
     MAX_DEPTH,
@@ -29,6 +18,7 @@ from p4switch.program.errors import (
     SourceInfo,
     UnsupportedConstruct,
     cyclic,
+    each,
     get,
     hexstr,
     number,
@@ -37,17 +27,12 @@ from p4switch.program.errors import (
     pair,
     source_of,
 )
-from p4switch.program.expressions import Const, DataExpr, FieldRef, Lookahead, Valid, field_of, last_element
 from p4switch.program.load_actions import (
     Externs,
-    PathSections,
     PrimitiveLoader,
     load_actions,
-    load_calculations,
     load_checksums,
-    load_counters,
     load_profiles,
-    load_registers,
 )
 from p4switch.program.load_expressions import (
     UNSUPPORTED_VALUES,
@@ -56,21 +41,6 @@ from p4switch.program.load_expressions import (
     assign_varbit,
     load_aliases,
     load_scope,
-)
-from p4switch.program.program import (
-    Advance,
-    ChosenKey,
-    Extract,
-    ExtractNext,
-    Parser,
-    ParserOp,
-    ParserState,
-    Program,
-    Run,
-    SelectKey,
-    Set,
-    Transition,
-    Verify,
 )
 from p4switch.program.validate import validate
 
@@ -84,36 +54,31 @@ DEFAULT_MAX_SIZE: Final = 16384
 class ControlLoader:
     """Loads the tables and conditionals of pipelines."""
 
-    def __init__(
-        self, scope: Scope, actions: dict[int, Action], counters: dict[str, CounterArray], paths: PathSections
-    ) -> None:
+    def __init__(self, scope: Scope, actions: dict[int, model.Action], externs: Externs) -> None:
         self._scope = scope
-        self._meters = paths.meters
-        self.profiles: dict[str, ActionProfile] = {}
+        self._meters = externs.meters
+        self.profiles: dict[str, model.ActionProfile] = {}
         self._actions = actions
-        self._direct = {c.table: c.name for c in counters.values() if c.table is not None}
+        self._direct = {c.table: c.name for c in externs.counters.values() if c.table is not None}
 
-    def pipeline(self, obj: Json) -> Pipeline:
+    def pipeline(self, name: str, where: str, obj: Json) -> model.Pipeline:
         """One pipeline."""
-        name = get(obj, "name", str, "pipelines")
-        if objects(obj, "action_calls", f"pipeline {name!r}"):
-            raise UnsupportedConstruct("'action_calls' (p4c writes tables)", f"pipeline {name!r}")
-        nodes: dict[str, Node] = {}
-        for table in objects(obj, "tables", f"pipeline {name!r}"):
-            node = self._table(table)
-            nodes[node.name] = node
+        if objects(obj, "action_calls", where):
+            raise UnsupportedConstruct("'action_calls' (p4c writes tables)", where)
+        nodes: dict[str, model.Node] = {
+            name: self._table(name, of, table) for name, of, table in each(obj, "tables", "table", where)
+        }
         self._load_profiles(obj, nodes)
-        for item in objects(obj, "conditionals", f"pipeline {name!r}"):
-            conditional = self._conditional(item)
-            nodes[conditional.name] = conditional
-        pipeline = Pipeline(name, optional(obj, "init_table", str, f"pipeline {name!r}"), nodes)
+        for node, of, item in each(obj, "conditionals", "condition", where):
+            nodes[node] = self._conditional(node, of, item)
+        pipeline = model.Pipeline(name, optional(obj, "init_table", str, where), nodes)
         _check_pipeline_targets(pipeline)
         return replace(pipeline, watched=cyclic({name: node.following for name, node in nodes.items()}))
 
-    def _load_profiles(self, obj: Json, nodes: dict[str, Node]) -> None:
+    def _load_profiles(self, obj: Json, nodes: dict[str, model.Node]) -> None:
         used: dict[str, tuple[int, ...]] = {}
         for node in nodes.values():
-            if isinstance(node, MatchTable) and node.profile is not None:
+            if isinstance(node, model.MatchTable) and node.profile is not None:
                 actions = used.setdefault(node.profile, node.actions)
                 if {self._actions[i].name for i in actions} != {self._actions[i].name for i in node.actions}:
                     raise ProgramError(f"table {node.name!r}: shares {node.profile!r} with a table of other actions")
@@ -122,17 +87,14 @@ class ControlLoader:
             if name not in self.profiles:
                 raise ProgramError(f"action profile {name!r} is not declared")
 
-    def _conditional(self, obj: Json) -> Conditional:
-        name = get(obj, "name", str, "conditionals")
+    def _conditional(self, name: str, where: str, obj: Json) -> model.Conditional:
         source = source_of(obj)
-        condition = ExpressionLoader(self._scope, f"condition {name!r}", source).bool(obj.get("expression"))
-        return Conditional(
-            name, condition, optional(obj, "true_next", str, name), optional(obj, "false_next", str, name), source
-        )
+        condition = ExpressionLoader(self._scope, where, source).bool(obj.get("expression"))
+        yes, no = (optional(obj, key, str, name) for key in ("true_next", "false_next"))
+        return model.Conditional(name, condition, yes, no, source)
 
-    def _table(self, obj: Json) -> MatchTable:
-        name = get(obj, "name", str, "tables")
-        where, source = f"table {name!r}", source_of(obj)
+    def _table(self, name: str, where: str, obj: Json) -> model.MatchTable:
+        source = source_of(obj)
         _refuse(obj, where, source)
         keys = tuple(self._key(key, where, source) for key in objects(obj, "key", where))
         if sum(key.kind == "lpm" for key in keys) > 1:
@@ -141,7 +103,7 @@ class ControlLoader:
         default, arguments, const = self._default(obj, action_ids, where)
         following = get(obj, "next_tables", dict, where)
         splits = "__HIT__" in following or "__MISS__" in following
-        return MatchTable(
+        return model.MatchTable(
             name=name,
             keys=keys,
             kind=_kind(obj, keys, where),
@@ -168,18 +130,18 @@ class ControlLoader:
             raise ProgramError(f"{where}: direct meter {name!r} is not declared")
         return name
 
-    def _key(self, obj: Json, where: str, source: SourceInfo | None) -> MatchKey:
+    def _key(self, obj: Json, where: str, source: SourceInfo | None) -> model.MatchKey:
         kind = get(obj, "match_type", str, where)
         if kind not in ("exact", "lpm", "ternary", "range"):
             raise UnsupportedConstruct(f"match kind {kind!r}", where, source)
         target = self._scope.field(obj.get("target"), where)
-        width = 1 if isinstance(target, Valid) else target.width
+        width = 1 if isinstance(target, model.Valid) else target.width
         ones = (1 << width) - 1
         mask = ones if obj.get("mask") is None else hexstr(obj["mask"], where) & ones
         name = optional(obj, "name", str, where) or (
-            f"{target.header}.$valid$" if isinstance(target, Valid) else str(target)
+            f"{target.header}.$valid$" if isinstance(target, model.Valid) else str(target)
         )
-        return MatchKey(name, cast(MatchKind, kind), target, width, mask)
+        return model.MatchKey(name, cast(model.MatchKind, kind), target, width, mask)
 
     def _action_ids(self, obj: Json, where: str) -> tuple[int, ...]:
         ids = tuple(get(obj, "action_ids", list, where))
@@ -207,8 +169,8 @@ class ControlLoader:
         return action_ids.index(ident), arguments
 
     def _const_entries(
-        self, obj: Json, keys: tuple[MatchKey, ...], action_ids: tuple[int, ...], where: str
-    ) -> tuple[ConstEntry, ...] | None:
+        self, obj: Json, keys: tuple[model.MatchKey, ...], action_ids: tuple[int, ...], where: str
+    ) -> tuple[model.ConstEntry, ...] | None:
         if obj.get("entries") is None:
             return None
         entries = []
@@ -219,11 +181,11 @@ class ControlLoader:
                 raise ProgramError(f"{here}: {len(fields)} match fields for {len(keys)} keys")
             match = tuple(_match_field(f, k, here) for f, k in zip(fields, keys, strict=True))
             action, arguments = self._action_entry(get(item, "action_entry", dict, here), action_ids, here)
-            entries.append(ConstEntry(match, action, arguments, optional(item, "priority", int, here) or 0))
+            entries.append(model.ConstEntry(match, action, arguments, optional(item, "priority", int, here) or 0))
         return tuple(entries)
 
 
-def _match_field(obj: Json, key: MatchKey, where: str) -> tuple[int, int]:
+def _match_field(obj: Json, key: model.MatchKey, where: str) -> tuple[int, int]:
     kind = get(obj, "match_type", str, where)
     if kind != key.kind:
         raise ProgramError(f"{where}: match field {key.name!r} is {kind!r}, the table says {key.kind!r}")
@@ -239,7 +201,7 @@ def _match_field(obj: Json, key: MatchKey, where: str) -> tuple[int, int]:
             return hexstr(obj.get("start"), where), hexstr(obj.get("end"), where)
 
 
-def _kind(obj: Json, keys: tuple[MatchKey, ...], where: str) -> MatchKind:
+def _kind(obj: Json, keys: tuple[model.MatchKey, ...], where: str) -> model.MatchKind:
     kind: Any = get(obj, "match_type", str, where)
     kinds = {key.kind for key in keys}
     for widest in ("range", "ternary", "lpm"):
@@ -248,10 +210,10 @@ def _kind(obj: Json, keys: tuple[MatchKey, ...], where: str) -> MatchKind:
             allowed = {"range": ("range",), "ternary": ("ternary", "range"), "lpm": ("lpm", "ternary", "range")}
             if kind not in allowed[widest]:
                 raise ProgramError(f"{where}: match type {kind!r} with a {widest} key")
-            return cast(MatchKind, kind)
+            return cast(model.MatchKind, kind)
     if kind not in ("exact", "lpm", "ternary", "range"):
         raise UnsupportedConstruct(f"match type {kind!r}", where)
-    return cast(MatchKind, kind)
+    return cast(model.MatchKind, kind)
 
 
 def _refuse(obj: Json, where: str, source: SourceInfo | None) -> None:
@@ -262,7 +224,7 @@ def _refuse(obj: Json, where: str, source: SourceInfo | None) -> None:
         raise UnsupportedConstruct("entries written in the program, with an action profile", where, source)
 
 
-def _check_pipeline_targets(pipeline: Pipeline) -> None:
+def _check_pipeline_targets(pipeline: model.Pipeline) -> None:
     named = [pipeline.start, *(name for node in pipeline.nodes.values() for name in node.following)]
     for name in named:
         if name is not None and (not isinstance(name, str) or name not in pipeline.nodes):
@@ -272,34 +234,30 @@ def _check_pipeline_targets(pipeline: Pipeline) -> None:
 # The parser from the JSON.
 
 
-def load_parser(root: Json, scope: Scope, externs: Externs) -> Parser:
+def load_parser(root: Json, scope: Scope, externs: Externs) -> model.Parser:
     """The one parser that simple_switch runs, called ``parser``."""
-    parsers = {get(p, "name", str, "parsers"): p for p in objects(root, "parsers", "program")}
+    parsers = {name: obj for name, _, obj in each(root, "parsers", "parser")}
     if "parser" not in parsers:
         raise ProgramError(f"parsers: no parser is called 'parser' (found: {sorted(parsers)})")
     obj = parsers["parser"]
-    states = {
-        get(state, "name", str, "parse_states"): _state(state, scope, externs)
-        for state in objects(obj, "parse_states", "parser")
-    }
+    found = each(obj, "parse_states", "parser state", "parser")
+    states = {name: _state(name, where, state, scope, externs) for name, where, state in found}
     start = optional(obj, "init_state", str, "parser")
-    parser = Parser(start, states)
+    parser = model.Parser(start, states)
     _check_parser_targets(parser)
-    return Parser(start, states, _idle_loops(parser, scope))
+    return model.Parser(start, states, _idle_loops(parser, scope))
 
 
-def _state(obj: Json, scope: Scope, externs: Externs) -> ParserState:
-    name = get(obj, "name", str, "parse_states")
-    where = f"parser state {name!r}"
+def _state(name: str, where: str, obj: Json, scope: Scope, externs: Externs) -> model.ParserState:
     operations = tuple(_operation(op, scope, externs, where) for op in objects(obj, "parser_ops", where))
     keys = tuple(_key(key, scope, where) for key in objects(obj, "transition_key", where))
     transitions = tuple(_transition(t, keys, externs, where) for t in objects(obj, "transitions", where))
     # A default is tried last, wherever it stands (ParseState::set_default_switch_case).
     ordered = [t for t in transitions if t.masks] + [t for t in transitions if not t.masks]
-    return ParserState(name, operations, keys, tuple(ordered))
+    return model.ParserState(name, operations, keys, tuple(ordered))
 
 
-def _operation(obj: Json, scope: Scope, externs: Externs, where: str) -> ParserOp:
+def _operation(obj: Json, scope: Scope, externs: Externs, where: str) -> model.ParserOp:
     op = get(obj, "op", str, where)
     parameters = objects(obj, "parameters", where)
     expressions = ExpressionLoader(scope, f"{where}, {op}")
@@ -309,29 +267,29 @@ def _operation(obj: Json, scope: Scope, externs: Externs, where: str) -> ParserO
         case "extract_VL", 2:
             return _extract(parameters[0], expressions.data(parameters[1]), scope, where)
         case "set", 2 if _is_varbit(parameters[0], scope, where):
-            return Run(assign_varbit(expressions, parameters[0], parameters[1]))
+            return model.Run(assign_varbit(expressions, parameters[0], parameters[1]))
         case "set", 2:
             if parameters[0].get("type") != "field":
                 raise UnsupportedConstruct(f"'set' of a {parameters[0].get('type')!r}", where)
-            return Set(scope.target(parameters[0].get("value"), where), expressions.data(parameters[1]))
+            return model.Set(scope.target(parameters[0].get("value"), where), expressions.data(parameters[1]))
         case "verify", 2:
-            return Verify(expressions.bool(parameters[0]), expressions.data(parameters[1]))
+            return model.Verify(expressions.bool(parameters[0]), expressions.data(parameters[1]))
         case "advance", 1:
-            return Advance(expressions.data(parameters[0]))
+            return model.Advance(expressions.data(parameters[0]))
         case "shift", 1:
             raise UnsupportedConstruct("'shift' (p4c writes 'advance')", where)
         case "primitive", 1:
-            return Run(PrimitiveLoader(scope, externs, where).load(parameters[0]))
+            return model.Run(PrimitiveLoader(scope, externs, where).load(parameters[0]))
         case _:
             raise UnsupportedConstruct(f"parser operation {op!r} with {len(parameters)} parameters", where)
 
 
-def _extract(obj: Json, length: DataExpr | None, scope: Scope, where: str) -> ParserOp:
+def _extract(obj: Json, length: model.DataExpr | None, scope: Scope, where: str) -> model.ParserOp:
     kind, value = obj.get("type"), obj.get("value")
-    operation: Extract | ExtractNext
+    operation: model.Extract | model.ExtractNext
     match kind:
         case "regular":
-            operation = Extract(scope.header(value, where).name, length)
+            operation = model.Extract(scope.header(value, where).name, length)
             headers = [operation.header]
         case "stack" | "union_stack":
             member = 0
@@ -340,7 +298,7 @@ def _extract(obj: Json, length: DataExpr | None, scope: Scope, where: str) -> Pa
                 member = _member(scope, value, label, where)
             stack = scope.groups.find(kind, value, where)
             headers = [element[member] for element in stack.elements]
-            operation = ExtractNext(stack.name, tuple(headers), stack.next, length)
+            operation = model.ExtractNext(stack.name, tuple(headers), stack.next, length)
         case _:
             raise UnsupportedConstruct(f"extract of a {kind!r}", where)
     if (scope.headers[headers[0]].type.varbit is None) != (length is None):
@@ -361,10 +319,10 @@ def _is_varbit(obj: Json, scope: Scope, where: str) -> bool:
         return False
     found = scope.field(obj.get("value"), where)
     varbit = scope.headers[found.header].type.varbit
-    return varbit is not None and isinstance(found, FieldRef) and found.name == varbit.name
+    return varbit is not None and isinstance(found, model.FieldRef) and found.name == varbit.name
 
 
-def _last_field(obj: Json, scope: Scope, where: str) -> ChosenKey:
+def _last_field(obj: Json, scope: Scope, where: str) -> model.ChosenKey:
     """A field of the last element of a stack, as a key."""
     kind, value = str(obj.get("type")), obj.get("value")
     member = 0
@@ -373,51 +331,51 @@ def _last_field(obj: Json, scope: Scope, where: str) -> ChosenKey:
             raise ProgramError(f"{where}: {value!r} is not [stack, member, field]")
         name, label, field = value
         member = _member(scope, name, label, where)
-        choice = last_element(scope.groups.find("union_stack", name, where), member)
+        choice = model.last_element(scope.groups.find("union_stack", name, where), member)
     else:
         name, field = pair(value, where)
-        choice = last_element(scope.groups.find("stack", name, where))
+        choice = model.last_element(scope.groups.find("stack", name, where))
     target = scope.target([choice.names[0], field], where)
-    return ChosenKey(field_of(choice, scope.headers, target.name), target.width)
+    return model.ChosenKey(model.field_of(choice, scope.headers, target.name), target.width)
 
 
-def _key(obj: Json, scope: Scope, where: str) -> SelectKey:
+def _key(obj: Json, scope: Scope, where: str) -> model.SelectKey:
     kind, value = obj.get("type"), obj.get("value")
     if kind == "field":
         return scope.field(value, where)
     if kind == "lookahead":
         offset, width = pair(value, where)
-        return Lookahead(number(offset, where), number(width, where))
+        return model.Lookahead(number(offset, where), number(width, where))
     if kind in ("stack_field", "union_stack_field"):
         return _last_field(obj, scope, where)
     raise UnsupportedConstruct(UNSUPPORTED_VALUES.get(str(kind), f"select on a {kind!r}"), where)
 
 
-def key_width(key: SelectKey) -> int:
+def key_width(key: model.SelectKey) -> int:
     """Bits of a select key."""
-    return 1 if isinstance(key, Valid) else key.width
+    return 1 if isinstance(key, model.Valid) else key.width
 
 
 def _value_set_transition(
-    obj: Json, keys: tuple[SelectKey, ...], externs: Externs, next_state: str | None, where: str
-) -> Transition:
+    obj: Json, keys: tuple[model.SelectKey, ...], externs: Externs, next_state: str | None, where: str
+) -> model.Transition:
     name = get(obj, "value", str, where)
-    if name not in externs.paths.value_sets:
+    if name not in externs.value_sets:
         raise ProgramError(f"{where}: value set {name!r} is not declared")
     widths = tuple(key_width(key) for key in keys)
-    if externs.paths.value_sets[name].width != sum(widths):
+    if externs.value_sets[name].width != sum(widths):
         raise ProgramError(f"{where}: value set {name!r} is not as wide as the keys of the select")
     bits = 8 * sum((w + 7) // 8 for w in widths)
     mask = hexstr(obj["mask"], where) if obj.get("mask") is not None else (1 << bits) - 1
     masks = _split(mask, widths)
-    return Transition(tuple(0 for _ in masks), masks, next_state, name)
+    return model.Transition(tuple(0 for _ in masks), masks, next_state, name)
 
 
-def _transition(obj: Json, keys: tuple[SelectKey, ...], externs: Externs, where: str) -> Transition:
+def _transition(obj: Json, keys: tuple[model.SelectKey, ...], externs: Externs, where: str) -> model.Transition:
     kind = obj.get("type", "hexstr" if obj.get("value") != "default" else "default")
     next_state = optional(obj, "next_state", str, where)
     if kind == "default":
-        return Transition((), (), next_state)
+        return model.Transition((), (), next_state)
     if kind == "parse_vset":
         return _value_set_transition(obj, keys, externs, next_state, where)
     if kind != "hexstr":
@@ -428,7 +386,7 @@ def _transition(obj: Json, keys: tuple[SelectKey, ...], externs: Externs, where:
     mask = hexstr(obj["mask"], where) if obj.get("mask") is not None else (1 << bits) - 1
     masks = _split(mask, widths)
     values = tuple(v & m for v, m in zip(_split(value, widths), masks, strict=True))
-    return Transition(values, masks, next_state)
+    return model.Transition(values, masks, next_state)
 
 
 def _split(number: int, widths: tuple[int, ...]) -> tuple[int, ...]:
@@ -441,7 +399,7 @@ def _split(number: int, widths: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(parts))
 
 
-def _check_parser_targets(parser: Parser) -> None:
+def _check_parser_targets(parser: model.Parser) -> None:
     known = set(parser.states)
     named = [parser.start] + [t.next_state for s in parser.states.values() for t in s.transitions]
     for name in named:
@@ -449,7 +407,7 @@ def _check_parser_targets(parser: Parser) -> None:
             raise ProgramError(f"parser: unknown state {name!r}")
 
 
-def _idle_loops(parser: Parser, scope: Scope) -> frozenset[str]:
+def _idle_loops(parser: model.Parser, scope: Scope) -> frozenset[str]:
     """The states of loops that may go round without taking a byte."""
     watched = set()
     idle = {name for name, state in parser.states.items() if not _consumes(state, scope)}
@@ -466,14 +424,14 @@ def _idle_loops(parser: Parser, scope: Scope) -> frozenset[str]:
     return frozenset(watched)
 
 
-def _consumes(state: ParserState, scope: Scope) -> bool:
+def _consumes(state: model.ParserState, scope: Scope) -> bool:
     for op in state.operations:
         match op:
-            case Extract(header) if scope.headers[header].bytes > 0:
+            case model.Extract(header) if scope.headers[header].bytes > 0:
                 return True
-            case ExtractNext(headers=headers) if scope.headers[headers[0]].bytes > 0:
+            case model.ExtractNext(headers=headers) if scope.headers[headers[0]].bytes > 0:
                 return True  # (headers of no bytes only fill the stack, which pop_front may empty again)
-            case Advance(Const(bits)) if bits > 0:
+            case model.Advance(model.Const(bits)) if bits > 0:
                 return True
     return False
 
@@ -484,7 +442,7 @@ _UNSUPPORTED_SECTIONS: Final[Mapping[str, str]] = {
 """Sections of the JSON that must be empty, and what stands in them."""
 
 
-def load_program(program: str | Path | Mapping[str, Any]) -> Program:
+def load_program(program: str | Path | Mapping[str, Any]) -> model.Program:
     """Loads a P4 program compiled by ``p4c-bm2-ss``.
 
     Args:
@@ -524,21 +482,19 @@ def _read(path: Path) -> Json:
     return root
 
 
-def _load(root: Json, name: str) -> Program:
+def _load(root: Json, name: str) -> model.Program:
     _refuse_sections(root)
     scope = load_scope(root)
     aliases = load_aliases(root, scope)
-    calculations = load_calculations(root, scope)
-    paths = PathSections.load(root, scope)
-    externs = Externs(load_registers(root), load_counters(root), calculations, paths)
+    externs = Externs.load(root, scope)
     actions = load_actions(root, scope, externs)
-    control = ControlLoader(scope, actions, externs.counters, paths)
-    pipelines = {get(p, "name", str, "pipelines"): control.pipeline(p) for p in objects(root, "pipelines", "program")}
+    control = ControlLoader(scope, actions, externs)
+    pipelines = {name: control.pipeline(name, where, obj) for name, where, obj in each(root, "pipelines", "pipeline")}
     for wanted in ("ingress", "egress"):
         if wanted not in pipelines:
             raise ProgramError(f"pipelines: no pipeline is called {wanted!r} (found: {sorted(pipelines)})")
     canonical = json.dumps(root, sort_keys=True, separators=(",", ":"))
-    loaded = Program(
+    loaded = model.Program(
         name=name,
         headers=scope.headers,
         errors=_errors(root),
@@ -547,15 +503,9 @@ def _load(root: Json, name: str) -> Program:
         ingress=pipelines["ingress"],
         egress=pipelines["egress"],
         deparser=_deparser(root, scope),
-        registers=externs.registers,
-        counters=externs.counters,
-        calculations=calculations,
-        checksums=load_checksums(root, scope, calculations),
+        checksums=load_checksums(root, scope, externs.calculations),
         aliases=aliases,
-        field_lists=paths.field_lists,
-        learn_lists=paths.learn_lists,
-        meters=paths.meters,
-        value_sets=paths.value_sets,
+        **{field.name: getattr(externs, field.name) for field in fields(externs)},
         profiles=control.profiles,
         fingerprint=hashlib.sha256(canonical.encode()).hexdigest(),
     )
@@ -580,7 +530,7 @@ def _refuse_sections(root: Json) -> None:
 
 
 def _deparser(root: Json, scope: Scope) -> tuple[str, ...]:
-    deparsers = {get(d, "name", str, "deparsers"): d for d in objects(root, "deparsers", "program")}
+    deparsers = {name: obj for name, _, obj in each(root, "deparsers", "deparser")}
     if "deparser" not in deparsers:
         raise ProgramError(f"deparsers: no deparser is called 'deparser' (found: {sorted(deparsers)})")
     obj = deparsers["deparser"]
@@ -591,7 +541,7 @@ def _deparser(root: Json, scope: Scope) -> tuple[str, ...]:
     return tuple(scope.header(name, "deparser").name for name in get(obj, "order", list, "deparser"))
 
 
-def _check_intrinsics(program: Program) -> None:
+def _check_intrinsics(program: model.Program) -> None:
     for name in ("ingress_port", "packet_length", "instance_type", "egress_spec", "egress_port"):
         if program.intrinsic(name) is None:
             raise ProgramError(

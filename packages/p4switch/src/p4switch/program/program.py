@@ -195,8 +195,8 @@ class Program:
 
     def field(self, header: str, name: str) -> FieldRef:
         """A field by the names of its instance and itself. Raises KeyError."""
-        f = self.headers[header].type.by_name[name]
-        return FieldRef(header, name, f.width, f.signed)
+        found = self.headers[header]
+        return found.ref(found.type.by_name[name])
 
     def intrinsic(self, name: str) -> FieldRef | None:
         """A field that the target reads or writes, by its v1model name (``egress_spec``), or None.

@@ -7,35 +7,7 @@ again: the compiler makes machine code that would read and write out of bounds.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from p4switch.program.actions import (
-    Assertion,
-    Assign,
-    AssignHeader,
-    Calculation,
-    Clone,
-    Conditional,
-    ConstEntry,
-    ConstInput,
-    Count,
-    ExecuteMeter,
-    Exit,
-    FieldInput,
-    Hash,
-    HeaderInput,
-    Jump,
-    JumpIfZero,
-    LogMessage,
-    MatchKey,
-    MatchTable,
-    MoveHeaders,
-    OneOf,
-    Primitive,
-    Random,
-    RegisterRead,
-    RegisterWrite,
-    Several,
-    Truncate,
-)
+from p4switch.program import model
 from p4switch.program.errors import (
     MAX_BITS,
     MAX_FIELD_BITS,
@@ -45,77 +17,71 @@ from p4switch.program.errors import (
     MAX_STATE_BYTES,
     ProgramError,
 )
-from p4switch.program.expressions import LENGTH_FIELD, NEXT_HEADER, Expr, FieldRef, Header
 from p4switch.program.load_expressions import ExpressionBudget
-from p4switch.program.program import Advance, ChosenKey, Extract, ExtractNext, Program, Run, Set, Verify
 
 # What primitives may write, and which ones may stand where.
 
 
-def in_parser(primitive: Primitive, where: str) -> None:
+def in_parser(primitive: model.Primitive, where: str) -> None:
     """Refuses what has no meaning in a parser state. Raises ProgramError."""
-    if isinstance(primitive, Jump | JumpIfZero | Exit):
+    if isinstance(primitive, model.Jump | model.JumpIfZero | model.Exit):
         raise ProgramError(f"{where}: {type(primitive).__name__} in the parser")
 
 
-def check_primitive(primitive: Primitive, program: Program, budget: ExpressionBudget, where: str) -> None:
+def check_primitive(primitive: model.Primitive, program: model.Program, budget: ExpressionBudget, where: str) -> None:
     """One primitive and those that it consists of. Raises ProgramError."""
-    for expr in _expressions(primitive):
+    for expr in model.operands(primitive):
         budget.check(expr, where)
     match primitive:
-        case Several(name="assign_VL", primitives=(Assign(target=target, value=FieldRef() as origin), _)):
+        case model.Several(
+            name="assign_VL", primitives=(model.Assign(target=target, value=model.FieldRef() as origin), _)
+        ):
             if target.width < origin.width:
                 raise ProgramError(f"{where}: {target} of at most {target.width} bits cannot hold {origin}")
-        case Several(primitives=steps):
+        case model.Several(primitives=steps):
             # Loaded from one primitive of the JSON: only these may write what is hidden.
             for step in steps:
-                for expr in _expressions(step):
+                for expr in model.operands(step):
                     budget.check(expr, where)
                 _check_copies(step, program, where)
-        case OneOf(cases=cases):
+        case model.OneOf(cases=cases):
             for _, step in cases:
                 check_primitive(step, program, budget, where)
-        case (
-            Assign(target=target)
-            | RegisterRead(target=target)
-            | Hash(target=target)
-            | Random(target=target)
-            | ExecuteMeter(target=target)
-        ):
-            _check_target(target, program, where)
-            _check_extern(primitive, program, where)
         case _:
+            written = model.target_of(primitive)
+            if written is not None:
+                _check_target(written, program, where)
             _check_copies(primitive, program, where)
             _check_extern(primitive, program, where)
 
 
-def _check_target(target: FieldRef, program: Program, where: str) -> None:
+def _check_target(target: model.FieldRef, program: model.Program, where: str) -> None:
     varbit = program.headers[target.header].type.varbit
-    if target.name == LENGTH_FIELD or target.header == NEXT_HEADER:
+    if target.name == model.LENGTH_FIELD or target.header == model.NEXT_HEADER:
         raise ProgramError(f"{where}: {target} is hidden and cannot be assigned to")
     if varbit is not None and target.name == varbit.name:
         raise ProgramError(f"{where}: {target} has a variable length: only 'assign_VL' may write it")
 
 
-def _check_copies(primitive: Primitive, program: Program, where: str) -> None:
+def _check_copies(primitive: model.Primitive, program: model.Program, where: str) -> None:
     pairs: list[tuple[str, str]] = []
-    if isinstance(primitive, AssignHeader):
+    if isinstance(primitive, model.AssignHeader):
         pairs = [(primitive.target, primitive.origin)]
-    elif isinstance(primitive, MoveHeaders):
+    elif isinstance(primitive, model.MoveHeaders):
         pairs = list(zip(primitive.targets, primitive.origins, strict=True))
     for target, origin in pairs:
         to, of = program.headers[target], program.headers[origin]
         if to.type != of.type or to.metadata != of.metadata:
             raise ProgramError(f"{where}: {target!r} and {origin!r} are of different types")
-        if isinstance(primitive, MoveHeaders) and to.metadata:
+        if isinstance(primitive, model.MoveHeaders) and to.metadata:
             raise ProgramError(f"{where}: {target!r} is metadata in a header stack")
 
 
-def _check_extern(primitive: Primitive, program: Program, where: str) -> None:
+def _check_extern(primitive: model.Primitive, program: model.Program, where: str) -> None:
     match primitive:
-        case Count(counter=name) if program.counters[name].table is not None:
+        case model.Count(counter=name) if program.counters[name].table is not None:
             raise ProgramError(f"{where}: counter {name!r} is a table's direct counter")
-        case ExecuteMeter(meter=name, target=target):
+        case model.ExecuteMeter(meter=name, target=target):
             if program.meters[name].table is not None:
                 raise ProgramError(f"{where}: meter {name!r} is a table's direct meter")
             if target.width > 64:
@@ -124,41 +90,10 @@ def _check_extern(primitive: Primitive, program: Program, where: str) -> None:
             pass
 
 
-def _expressions(primitive: Primitive) -> Iterator[Expr]:
-    match primitive:
-        case Assign(value=value):
-            yield value
-        case Count(index=index) | RegisterRead(index=index) | ExecuteMeter(index=index):
-            yield index
-        case RegisterWrite(index=index, value=value):
-            yield index
-            yield value
-        case Hash(base=base, size=size):
-            yield base
-            yield size
-        case Random(low=low, high=high):
-            yield low
-            yield high
-        case JumpIfZero(condition=condition):
-            yield condition
-        case LogMessage(arguments=arguments):
-            yield from arguments
-        case Assertion(condition=holds):
-            yield holds
-        case Clone(session=session):
-            yield session
-        case Truncate(length=length):
-            yield length
-        case OneOf(cases=cases):
-            yield from (condition for condition, _ in cases)
-        case _:
-            pass
-
-
 # Tables: whose they are, what their keys and constant entries hold, what shares an action profile.
 
 
-def check_tables(program: Program) -> None:
+def check_tables(program: model.Program) -> None:
     """All tables. Raises ProgramError."""
     twice = sorted(program.ingress.tables.keys() & program.egress.tables.keys())
     if twice:
@@ -177,7 +112,7 @@ def check_tables(program: Program) -> None:
         _distinct(program, profile.actions, f"action profile {profile.name!r}")
 
 
-def _check_table(table: MatchTable, program: Program, where: str) -> None:
+def _check_table(table: model.MatchTable, program: model.Program, where: str) -> None:
     if not 1 <= table.max_size <= MAX_INDEX:
         raise ProgramError(f"{where}: room for {table.max_size} entries")
     bits = sum(key.width for key in table.keys)
@@ -210,29 +145,29 @@ def _check_table(table: MatchTable, program: Program, where: str) -> None:
         seen.add(match)
 
 
-def _distinct(program: Program, actions: tuple[int, ...], where: str) -> None:
+def _distinct(program: model.Program, actions: tuple[int, ...], where: str) -> None:
     """Entries name actions, so no two of a table have one name."""
     names = [program.actions[ident].name for ident in actions]
     if len(set(names)) != len(names):
         raise ProgramError(f"{where}: two actions of one name")
 
 
-def _layouts(program: Program, actions: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def _layouts(program: model.Program, actions: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     return {program.actions[i].name: tuple(p.width for p in program.actions[i].parameters) for i in actions}
 
 
-def _check_entry(entry: ConstEntry, table: MatchTable, where: str) -> None:
+def _check_entry(entry: model.ConstEntry, table: model.MatchTable, where: str) -> None:
     if not 0 <= entry.priority <= MAX_NUMBER:
         raise ProgramError(f"{where}: priority {entry.priority}")
     for match, key in zip(entry.match, table.keys, strict=True):
         _check_match(match, key, where)
 
 
-def _canonical(match: tuple[int, int], key: MatchKey) -> tuple[int, int]:
+def _canonical(match: tuple[int, int], key: model.MatchKey) -> tuple[int, int]:
     return (match[0] >> (key.width - match[1]), match[1]) if key.kind == "lpm" else match
 
 
-def _check_match(match: tuple[int, int], key: MatchKey, where: str) -> None:
+def _check_match(match: tuple[int, int], key: model.MatchKey, where: str) -> None:
     if key.kind == "lpm" and not 0 <= match[1] <= key.width:
         raise ProgramError(f"{where}: {key.name!r}: a prefix of {match[1]} bits of {key.width}")
     if key.kind == "range" and not 0 <= match[0] <= match[1] < 1 << key.width:
@@ -263,7 +198,7 @@ _METER_CELL_BYTES: Final = 80
 _COUNTER_CELL_BYTES: Final = 16
 
 
-def validate(program: Program) -> None:
+def validate(program: model.Program) -> None:
     """Checks a program that was loaded.
 
     Raises:
@@ -291,14 +226,18 @@ def _at_most(value: int, limit: int, what: str, where: str, least: int = 0) -> N
         raise ProgramError(f"{where}: {value} {what}, not {least} to {limit}")
 
 
-def _plain(field: FieldRef, program: Program, where: str) -> None:
+def _plain(field: model.FieldRef, program: model.Program, where: str) -> None:
     """A field of its own, with one width: not one that only whole-field copies and extraction may change."""
     varbit = program.headers[field.header].type.varbit
-    if field.name == LENGTH_FIELD or field.header == NEXT_HEADER or (varbit is not None and field.name == varbit.name):
+    if (
+        field.name == model.LENGTH_FIELD
+        or field.header == model.NEXT_HEADER
+        or (varbit is not None and field.name == varbit.name)
+    ):
         raise ProgramError(f"{where}: {field} has a variable length or is hidden, and cannot be used here")
 
 
-def _check_size(program: Program) -> None:
+def _check_size(program: model.Program) -> None:
     nodes = len(program.headers) + len(program.ingress.nodes) + len(program.egress.nodes)
     nodes += sum(1 + len(s.operations) + len(s.transitions) for s in program.parser.states.values())
     nodes += sum(1 + len(a.primitives) for a in program.actions.values())
@@ -307,12 +246,12 @@ def _check_size(program: Program) -> None:
         _at_most(code, MAX_NUMBER, "as its code", f"error {name!r}")
 
 
-def _check_headers(program: Program) -> None:
+def _check_headers(program: model.Program) -> None:
     total = 0
     for header in program.headers.values():
         where, names = f"header {header.name!r}", set[str]()
         for field in header.type.fields:
-            if field.name in names or (field.name == LENGTH_FIELD and field.kind != "length"):
+            if field.name in names or (field.name == model.LENGTH_FIELD and field.kind != "length"):
                 raise ProgramError(f"{where}: more than one field {field.name!r}")
             names.add(field.name)
             _at_most(field.width, MAX_BITS, f"bits of field {field.name!r}", where, 1)
@@ -324,13 +263,13 @@ def _check_headers(program: Program) -> None:
     _at_most(8 * most, MAX_FIELD_BITS, "bits that it may emit", "deparser")
 
 
-def _whole_bytes(header: Header, where: str) -> None:
+def _whole_bytes(header: model.Header, where: str) -> None:
     """Only metadata may have other sizes (load_headers.py), and metadata are never on the wire."""
     if header.type.bits % 8:
         raise ProgramError(f"{where}: {header.name!r} has {header.type.bits} bits, no whole number of bytes")
 
 
-def _check_intrinsics(program: Program) -> None:
+def _check_intrinsics(program: model.Program) -> None:
     for name, bits in _INTRINSIC_BITS.items():
         field = program.intrinsic(name)
         if field is not None:
@@ -339,7 +278,7 @@ def _check_intrinsics(program: Program) -> None:
             _at_most(field.width, bits, "bits", where, 1)
 
 
-def _check_state(program: Program) -> None:
+def _check_state(program: model.Program) -> None:
     total = 0
     for register in program.registers.values():
         where = f"register {register.name!r}"
@@ -360,7 +299,7 @@ def _check_state(program: Program) -> None:
     _at_most(total, MAX_STATE_BYTES, "bytes of registers, counters, meters and value sets", "program")
 
 
-def _check_lists(program: Program) -> None:
+def _check_lists(program: model.Program) -> None:
     """Numbers of lists travel in cells of 64 bits; copies keep plain fields only."""
     for ident, field_list in program.field_lists.items():
         _at_most(ident, MAX_NUMBER, "as its id", "field list")
@@ -371,54 +310,54 @@ def _check_lists(program: Program) -> None:
         _at_most(ident, MAX_NUMBER, "as its id", where)
         for element in learn_list.elements:
             _at_most(element.width, MAX_BITS, "bits of an element", where, 1)
-            if isinstance(element, FieldRef):
+            if isinstance(element, model.FieldRef):
                 _plain(element, program, where)
 
 
-def _check_calculations(program: Program) -> None:
+def _check_calculations(program: model.Program) -> None:
     selectors = [p.selector for p in program.profiles.values() if p.selector is not None]
     for calculation in (*program.calculations.values(), *selectors):
         where = f"calculation {calculation.name!r}"
         _at_most(sum(_input_bits(calculation, program, where)), MAX_BITS, "bits of inputs", where)
 
 
-def _input_bits(calculation: Calculation, program: Program, where: str) -> Iterator[int]:
+def _input_bits(calculation: model.Calculation, program: model.Program, where: str) -> Iterator[int]:
     for item in calculation.inputs:
         match item:
-            case ConstInput(width=width):
+            case model.ConstInput(width=width):
                 _at_most(width, MAX_BITS, "bits of a constant", where, 1)
                 yield width
-            case FieldInput(field):
-                if field.name == LENGTH_FIELD:
+            case model.FieldInput(field):
+                if field.name == model.LENGTH_FIELD:
                     raise ProgramError(f"{where}: {field} is hidden")
                 yield field.width
-            case HeaderInput(header):
+            case model.HeaderInput(header):
                 yield 8 * program.headers[header].most_bytes
 
 
-def _check_parser(program: Program, budget: ExpressionBudget) -> None:
+def _check_parser(program: model.Program, budget: ExpressionBudget) -> None:
     for state in program.parser.states.values():
         where = f"parser state {state.name!r}"
         budget.in_parser = True
         for key in state.keys:
-            budget.check(key.value if isinstance(key, ChosenKey) else key, where)
+            budget.check(key.value if isinstance(key, model.ChosenKey) else key, where)
         for operation in state.operations:
             match operation:
-                case Extract(header, length):
+                case model.Extract(header, length):
                     _extracted(program, (header,), where)
                     budget.check(length, where)
-                case ExtractNext(headers=headers, length=length):
+                case model.ExtractNext(headers=headers, length=length):
                     _extracted(program, headers, where)
                     budget.check(length, where)
-                case Set(target, value):
+                case model.Set(target, value):
                     _plain(target, program, where)
                     budget.check(value, where)
-                case Verify(condition, error):
+                case model.Verify(condition, error):
                     budget.check(condition, where)
                     budget.check(error, where)
-                case Advance(bits):
+                case model.Advance(bits):
                     budget.check(bits, where)
-                case Run(primitive):
+                case model.Run(primitive):
                     in_parser(primitive, where)
                     budget.in_parser = False
                     check_primitive(primitive, program, budget, where)
@@ -426,7 +365,7 @@ def _check_parser(program: Program, budget: ExpressionBudget) -> None:
         budget.in_parser = False
 
 
-def _extracted(program: Program, names: Iterable[str], where: str) -> None:
+def _extracted(program: model.Program, names: Iterable[str], where: str) -> None:
     headers = [program.headers[name] for name in names]
     for header in headers:
         _whole_bytes(header, where)
@@ -434,10 +373,10 @@ def _extracted(program: Program, names: Iterable[str], where: str) -> None:
             raise ProgramError(f"{where}: {headers[0].name!r} and {header.name!r} of one stack are of different types")
 
 
-def _check_pipelines(program: Program, budget: ExpressionBudget) -> None:
+def _check_pipelines(program: model.Program, budget: ExpressionBudget) -> None:
     for pipeline in (program.ingress, program.egress):
         for node in pipeline.nodes.values():
-            if isinstance(node, Conditional):
+            if isinstance(node, model.Conditional):
                 budget.check(node.condition, f"condition {node.name!r}")
     for action in program.actions.values():
         where = f"action {action.name!r}"

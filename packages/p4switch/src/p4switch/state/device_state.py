@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from p4switch.abi import MAX_PORT
 from p4switch.program.actions import CounterArray, MeterArray
 from p4switch.program.program import Program
-from p4switch.state.layout import VALUE_SET_CELLS, Register, ValueSet, allocate_group, layout_of, untouched
+from p4switch.state.layout import VALUE_SET_CELLS, Array, Register, ValueSet, allocate_group, layout_of, untouched
 from p4switch.tables import TABLE_CELLS, Table
 from p4switch.tables.profile import METER_WORDS, PROFILE_CELLS, MeterConfig, Profile, configure, execute
 from p4switch.tables.table import IndirectTable
@@ -198,73 +198,54 @@ class CloneSessions:
 # The memory of indirect counters.
 
 
-class Counter:
+class Counter(Array):
     """One indirect counter array of a device.
 
     ``cells``: uint64, shape (size, 2): packets, bytes. Bytes are those of the frame as it came in, as in BMv2.
     """
 
+    what = "counter"
+    spec: CounterArray
+
     def __init__(self, spec: CounterArray) -> None:
         self.spec = spec
         self.cells: NDArray[np.uint64] = untouched((max(spec.size, 1), 2), np.uint64)
 
-    @property
-    def name(self) -> str:
-        """Full name."""
-        return self.spec.name
-
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        return self.spec.size
-
     def read(self, index: int) -> tuple[int, int]:
         """Packets and bytes of a cell. Raises IndexError."""
-        packets, octets = self.cells[self._checked(index)].tolist()
+        packets, octets = self.cells[self.checked(index)].tolist()
         return packets, octets
 
     def write(self, index: int, packets: int, octets: int) -> None:
         """Sets a cell. Raises IndexError."""
-        self.cells[self._checked(index)] = [packets, octets]
+        self.cells[self.checked(index)] = [packets, octets]
 
     def count(self, index: int, length: int) -> None:
         """Counts one packet of ``length`` bytes. Raises IndexError."""
-        self.cells[self._checked(index)] += np.array([1, length], dtype=np.uint64)
+        self.cells[self.checked(index)] += np.array([1, length], dtype=np.uint64)
 
     def reset(self) -> None:
         """Sets every cell to 0."""
         self.cells[self.cells.any(axis=1)] = 0
 
-    def _checked(self, index: int) -> int:
-        if not 0 <= index < self.size:
-            raise IndexError(f"counter {self.name}: index {index} is not in 0..{self.size - 1}")
-        return index
-
 
 # The memory of indirect meters.
 
 
-class Meter:
+class Meter(Array):
     """An indirect meter array of a device; ``cells``: uint64, shape (size, METER_WORDS)."""
+
+    what = "meter"
+    spec: MeterArray
 
     def __init__(self, spec: MeterArray) -> None:
         self.spec = spec
         self.cells: NDArray[np.uint64] = np.zeros((max(spec.size, 1), METER_WORDS), dtype=np.uint64)
         self._configs: dict[int, MeterConfig] = {}
 
-    @property
-    def name(self) -> str:
-        """Full name."""
-        return self.spec.name
-
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        return self.spec.size
-
     def read(self, index: int) -> MeterConfig | None:
         """The configuration of a cell; None: every packet is green. Raises IndexError."""
-        return self._configs.get(self._checked(index))
+        return self._configs.get(self.checked(index))
 
     def configs(self) -> dict[int, MeterConfig]:
         """The configurations of all cells that have one, as they are now."""
@@ -272,24 +253,19 @@ class Meter:
 
     def write(self, index: int, config: MeterConfig | None) -> None:
         """Configures a cell, its buckets full; None makes every packet green. Raises IndexError, MeterError."""
-        configure(self.cells[self._checked(index)], config)
+        configure(self.cells[self.checked(index)], config)
         self._configs.pop(index, None)
         if config is not None:
             self._configs[index] = config
 
     def execute(self, index: int, length: int, now: int) -> int:
         """The color of a packet of ``length`` bytes at ``now`` microseconds. Raises IndexError."""
-        return execute(self.cells[self._checked(index)], self.spec.unit, length, now)
+        return execute(self.cells[self.checked(index)], self.spec.unit, length, now)
 
     def reset(self) -> None:
         """Forgets all configurations."""
         self.cells[:] = 0
         self._configs.clear()
-
-    def _checked(self, index: int) -> int:
-        if not 0 <= index < self.size:
-            raise IndexError(f"meter {self.name}: index {index} is not in 0..{self.size - 1}")
-        return index
 
 
 MASK: Final = (1 << 64) - 1

@@ -16,10 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from p4switch.program.actions import Action, Assign, RegisterArray, RegisterRead, RegisterWrite
-from p4switch.program.actions import ValueSet as Spec
-from p4switch.program.expressions import Arith, DataExpr, Expr, FieldRef
-from p4switch.program.program import Program
+from p4switch.program import model
 from p4switch.tables import TABLE_CELLS
 from p4switch.tables.profile import PROFILE_CELLS
 
@@ -45,7 +42,7 @@ class ValueSet:
     ``rows``: uint64 (max_size, words), least significant word first.
     """
 
-    def __init__(self, spec: Spec, cells: NDArray[np.int64]) -> None:
+    def __init__(self, spec: model.ValueSet, cells: NDArray[np.int64]) -> None:
         self.spec = spec
         self._cells = cells
         self._words = value_words(spec.width)
@@ -126,7 +123,7 @@ class RegisterPlace:
 class RegisterGroup:
     """Register arrays whose cells of one index lie side by side, in a row of ``stride`` bytes."""
 
-    registers: tuple[RegisterArray, ...]
+    registers: tuple[model.RegisterArray, ...]
     offsets: tuple[int, ...]
     stride: int
     size: int
@@ -143,7 +140,7 @@ _KEPT_AS: Final = "_state_layout"
 class StateLayout:
     """The cells of a program's state and the layout of its registers."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: model.Program) -> None:
         self.program = program
         self.tables: dict[str, int] = {}
         self.counters: dict[str, int] = {}
@@ -193,7 +190,7 @@ class StateLayout:
         return self._first_group + group
 
 
-def layout_of(program: Program) -> StateLayout:
+def layout_of(program: model.Program) -> StateLayout:
     """The layout of a program, which all devices of it share. The program keeps it, and it goes with the program."""
     kept = vars(program)
     if _KEPT_AS not in kept:
@@ -202,7 +199,7 @@ def layout_of(program: Program) -> StateLayout:
     return layout
 
 
-def _place(members: tuple[RegisterArray, ...]) -> RegisterGroup:
+def _place(members: tuple[model.RegisterArray, ...]) -> RegisterGroup:
     """Wide cells first, each aligned to its size or a cache line; rows are whole cache lines where they share them."""
     order = sorted(members, key=lambda r: -cell_bytes(r.width))
     offsets, at = [], 0
@@ -218,20 +215,20 @@ def _place(members: tuple[RegisterArray, ...]) -> RegisterGroup:
     return RegisterGroup(tuple(order), tuple(offsets), at, order[0].size)
 
 
-def _indexed_alike(program: Program) -> list[tuple[RegisterArray, ...]]:
+def _indexed_alike(program: model.Program) -> list[tuple[model.RegisterArray, ...]]:
     """Partition of the register arrays by size and index expression; of several, the one that most others have, too.
 
     An index that is a field assigned from one expression only, in the whole program, stands for that expression:
     p4c gives equal indices several temporaries. The partition decides about speed only, never about results.
     """
     definitions = _single_definitions(program)
-    uses: dict[str, dict[Expr, None]] = {name: {} for name in program.registers}
+    uses: dict[str, dict[model.Expr, None]] = {name: {} for name in program.registers}
     for action in program.actions.values():
         for primitive in action.primitives:
-            if isinstance(primitive, RegisterRead | RegisterWrite):
+            if isinstance(primitive, model.RegisterRead | model.RegisterWrite):
                 uses[primitive.register][_resolve(primitive.index, definitions)] = None
     shared = Counter((program.registers[name].size, index) for name, indices in uses.items() for index in indices)
-    groups: dict[object, list[RegisterArray]] = {}
+    groups: dict[object, list[model.RegisterArray]] = {}
     for register in program.registers.values():
         keys = [(register.size, index) for index in uses[register.name]]
         alike = max(keys, key=lambda key: shared[key]) if keys and register.size > 1 else register.name
@@ -239,32 +236,26 @@ def _indexed_alike(program: Program) -> list[tuple[RegisterArray, ...]]:
     return [tuple(members) for members in groups.values()]
 
 
-def _single_definitions(program: Program) -> dict[FieldRef, DataExpr]:
-    found: dict[FieldRef, set[DataExpr]] = {}
-    opaque: set[FieldRef] = set()
-    for action in program.actions.values():
-        _collect(action, found, opaque)
+def _single_definitions(program: model.Program) -> dict[model.FieldRef, model.DataExpr]:
+    found: dict[model.FieldRef, set[model.DataExpr]] = {}
+    opaque: set[model.FieldRef] = set()
+    for primitive in (one for action in program.actions.values() for one in action.primitives):
+        if isinstance(primitive, model.Assign):
+            found.setdefault(primitive.target, set()).add(primitive.value)
+        elif isinstance(primitive, model.RegisterRead):
+            opaque.add(primitive.target)
     return {f: next(iter(values)) for f, values in found.items() if len(values) == 1 and f not in opaque}
 
 
-def _collect(action: Action, found: dict[FieldRef, set[DataExpr]], opaque: set[FieldRef]) -> None:
-    for primitive in action.primitives:
-        match primitive:
-            case Assign(target=target, value=value):
-                found.setdefault(target, set()).add(value)
-            case RegisterRead(target=target):
-                opaque.add(target)
-            case _:
-                pass
-
-
-def _resolve(index: DataExpr, definitions: dict[FieldRef, DataExpr], depth: int = 0) -> DataExpr:
+def _resolve(
+    index: model.DataExpr, definitions: dict[model.FieldRef, model.DataExpr], depth: int = 0
+) -> model.DataExpr:
     """Follows fields to their only definition, a few steps deep (a definition may be circular)."""
-    if isinstance(index, FieldRef) and depth < 4:
+    if isinstance(index, model.FieldRef) and depth < 4:
         definition = definitions.get(index)
         return index if definition is None else _resolve(definition, definitions, depth + 1)
-    if isinstance(index, Arith) and index.op == "&":
-        return Arith("&", _resolve(index.left, definitions, depth), _resolve(index.right, definitions, depth))
+    if isinstance(index, model.Arith) and index.op == "&":
+        return model.Arith("&", _resolve(index.left, definitions, depth), _resolve(index.right, definitions, depth))
     return index
 
 
@@ -290,14 +281,11 @@ def allocate_group(group: RegisterGroup) -> NDArray[np.uint8]:
     return untouched((group.size, group.stride), np.uint8)
 
 
-class Register:
-    """One register array of a device: ``size`` unsigned cells of ``bitwidth`` bits."""
+class Array:
+    """What arrays of registers, counters and meters share; ``spec`` is what the program says of one."""
 
-    def __init__(self, spec: RegisterArray, rows: NDArray[np.uint8], offset: int) -> None:
-        """A view of the bytes from ``offset`` in each of ``rows``."""
-        self.spec = spec
-        self._cells = rows[:, offset : offset + cell_bytes(spec.width)]
-        self._swap = cell_kind(spec.width) == "lanes"
+    what = ""
+    spec: model.RegisterArray | model.CounterArray | model.MeterArray
 
     @property
     def name(self) -> str:
@@ -309,6 +297,25 @@ class Register:
         """Number of cells."""
         return self.spec.size
 
+    def checked(self, index: int) -> int:
+        """An index that is within. Raises IndexError."""
+        if not 0 <= index < self.size:
+            raise IndexError(f"{self.what} {self.name}: index {index} is not in 0..{self.size - 1}")
+        return index
+
+
+class Register(Array):
+    """One register array of a device: ``size`` unsigned cells of ``bitwidth`` bits."""
+
+    what = "register"
+    spec: model.RegisterArray
+
+    def __init__(self, spec: model.RegisterArray, rows: NDArray[np.uint8], offset: int) -> None:
+        """A view of the bytes from ``offset`` in each of ``rows``."""
+        self.spec = spec
+        self._cells = rows[:, offset : offset + cell_bytes(spec.width)]
+        self._swap = cell_kind(spec.width) == "lanes"
+
     @property
     def bitwidth(self) -> int:
         """Bits of a cell."""
@@ -316,7 +323,7 @@ class Register:
 
     def read(self, index: int) -> int:
         """The value of a cell. Raises IndexError."""
-        raw = self._cell(index).tobytes()
+        raw = self._cells[self.checked(index)].tobytes()
         if self._swap:
             return int.from_bytes(np.frombuffer(raw, "<u4").astype(">u4").tobytes(), "big")
         return int.from_bytes(raw, "little")
@@ -332,7 +339,7 @@ class Register:
     def write(self, index: int, value: int) -> None:
         """Sets a cell to ``value`` mod 2**bitwidth. Raises IndexError."""
         value &= (1 << self.bitwidth) - 1
-        cell = self._cell(index)
+        cell = self._cells[self.checked(index)]
         if self._swap:
             raw = np.frombuffer(value.to_bytes(len(cell), "big"), ">u4").astype("<u4").tobytes()
         else:
@@ -342,9 +349,3 @@ class Register:
     def reset(self) -> None:
         """Sets every cell to 0."""
         self._cells[:] = 0
-
-    def _cell(self, index: int) -> NDArray[np.uint8]:
-        if not 0 <= index < self.size:
-            raise IndexError(f"register {self.name}: index {index} is not in 0..{self.size - 1}")
-        cell: NDArray[np.uint8] = self._cells[index]
-        return cell

@@ -7,8 +7,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p4switch.program.actions import Action, ConstEntry, MatchKey, MatchTable
-from p4switch.program.program import Program
+from p4switch.program import model
 from p4switch.tables.matching import (
     DEFAULT_ROW,
     IMAGE_CELLS,
@@ -76,7 +75,7 @@ class Table:
     and range tables.
     """
 
-    def __init__(self, program: Program, spec: MatchTable, cells: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, program: model.Program, spec: model.MatchTable, cells: NDArray[np.int64] | None = None) -> None:
         """A table as the program starts it.
 
         Args:
@@ -85,7 +84,7 @@ class Table:
             cells: TABLE_CELLS cells that machine code reads; kept up to date.
         """
         self.spec = spec
-        self.actions: tuple[Action, ...] = tuple(program.actions[ident] for ident in spec.actions)
+        self.actions: tuple[model.Action, ...] = tuple(program.actions[ident] for ident in spec.actions)
         self._index_of = {action.name: i for i, action in enumerate(self.actions)}
         self._cells = np.zeros(TABLE_CELLS, dtype=np.int64) if cells is None else cells
         self.reset()
@@ -320,7 +319,7 @@ class Table:
         rows, counters, meters = self._store.addresses
         self._cells[:] = (rows, counters, *self._index.image(), meters)
 
-    def _from_const(self, entry: ConstEntry) -> TableEntry:
+    def _from_const(self, entry: model.ConstEntry) -> TableEntry:
         match = tuple(_const_match(key, pair) for key, pair in zip(self.spec.keys, entry.match, strict=True))
         has_priority = self.spec.kind in ("ternary", "range")
         priority = CONST_PRIORITY_BASE - entry.priority if has_priority else 0
@@ -366,7 +365,7 @@ class Table:
 _KINDS: Final[dict[str, type[Match]]] = {"exact": Exact, "lpm": Lpm, "ternary": Ternary, "range": Range}
 
 
-def _match_problem(match: Match, key: MatchKey) -> str | None:
+def _match_problem(match: Match, key: model.MatchKey) -> str | None:
     """What is wrong with a match field, None if nothing."""
     if not isinstance(match, _KINDS[key.kind]):
         return f"{type(match).__name__} where the key is {key.kind}"
@@ -390,7 +389,7 @@ def _match_problem(match: Match, key: MatchKey) -> str | None:
     return None
 
 
-def _const_match(key: MatchKey, pair: tuple[int, int]) -> Match:
+def _const_match(key: model.MatchKey, pair: tuple[int, int]) -> Match:
     value, second = pair
     match key.kind:
         case "exact":
@@ -403,7 +402,7 @@ def _const_match(key: MatchKey, pair: tuple[int, int]) -> Match:
             return Range(value, second)
 
 
-def describe(entry: TableEntry, spec: MatchTable) -> str:
+def describe(entry: TableEntry, spec: model.MatchTable) -> str:
     """The match of an entry, for people."""
     parts = [f"{key.name}={_show(match)}" for match, key in zip(entry.match, spec.keys, strict=False)]
     return ", ".join(parts) + (f" (priority {entry.priority})" if spec.kind in ("ternary", "range") else "")
@@ -434,7 +433,9 @@ class IndirectStore(EntryStore):
 class IndirectTable(Table):
     """A table with an action profile; its entries have ``member`` or ``group`` in place of an action."""
 
-    def __init__(self, program: Program, spec: MatchTable, profile: Profile, cells: NDArray[np.int64]) -> None:
+    def __init__(
+        self, program: model.Program, spec: model.MatchTable, profile: Profile, cells: NDArray[np.int64]
+    ) -> None:
         self.profile = profile
         super().__init__(program, spec, cells)
 

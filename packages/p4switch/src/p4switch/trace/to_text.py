@@ -29,25 +29,8 @@ from p4switch.interpreter.trace import (
     TableApplied,
     Verdict,
 )
-from p4switch.program import Program
-from p4switch.program.actions import Count, RegisterRead, RegisterWrite
+from p4switch.program import Program, model
 from p4switch.program.errors import SourceInfo
-from p4switch.program.expressions import (
-    Arith,
-    BoolConst,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    FieldRef,
-    Invert,
-    Logic,
-    Not,
-    Parameter,
-    ToBool,
-    ToData,
-    Valid,
-)
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from p4switch.trace.record import Decision, Headers, Names, Packet, PacketTrace, Recorder
 
@@ -57,7 +40,7 @@ from p4switch.trace.record import Decision, Headers, Names, Packet, PacketTrace,
 _WORDS = {"and": "&&", "or": "||"}
 
 
-def condition_text(expr: Expr, name: Callable[[str], str]) -> str | None:
+def condition_text(expr: model.Expr, name: Callable[[str], str]) -> str | None:
     """An expression in P4's notation; None where it holds something that has none here.
 
     Args:
@@ -70,27 +53,27 @@ def condition_text(expr: Expr, name: Callable[[str], str]) -> str | None:
         return None
 
 
-def _text(expr: Expr, name: Callable[[str], str], outer: bool = False) -> str:
+def _text(expr: model.Expr, name: Callable[[str], str], outer: bool = False) -> str:
     match expr:
-        case Compare(op, left, right) | Arith(op, left, right):
+        case model.Compare(op, left, right) | model.Arith(op, left, right):
             inner = f"{_text(left, name)} {op} {_text(right, name)}"
-        case Logic(op, left, right):
+        case model.Logic(op, left, right):
             inner = f"{_text(left, name)} {_WORDS.get(op, op)} {_text(right, name)}"
-        case Const(value):
+        case model.Const(value):
             return str(value) if abs(value) < 10_000 else hex(value)
-        case BoolConst(value):
+        case model.BoolConst(value):
             return str(value).lower()
-        case FieldRef():
+        case model.FieldRef():
             return name(str(expr))
-        case Valid(header):
+        case model.Valid(header):
             return f"{header}.isValid()"
-        case Parameter(index):
+        case model.Parameter(index):
             return f"parameter {index}"
-        case Not(operand):
+        case model.Not(operand):
             return f"!{_text(operand, name)}"
-        case Invert(operand):
+        case model.Invert(operand):
             return f"~{_text(operand, name)}"
-        case ToBool(operand) | ToData(operand) | Cast(operand=operand):
+        case model.ToBool(operand) | model.ToData(operand) | model.Cast(operand=operand):
             return _text(operand, name, outer)
         case _:
             raise LookupError(type(expr).__name__)
@@ -369,11 +352,11 @@ class TextFormat:
             )
             return
         match primitive:
-            case RegisterRead(register=name):
+            case model.RegisterRead(register=name):
                 head = f"    read {name}[{event.index}]: "
-            case RegisterWrite():
+            case model.RegisterWrite():
                 head = "    write "
-            case Count(counter=name):
+            case model.Count(counter=name):
                 changes = ", ".join(f"{c.what.rsplit(' ', 1)[-1]} {c.before} -> {c.after}" for c in event.changes)
                 yield self._with_source(f"    count {name}[{event.index}]: {changes}", ("", ""), source)
                 return

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower.layout import Branch, Code
 from p4switch.p4.lower.storage import Part, bits_of, is_scalar, member_of_header, storage_width
 from p4switch.p4.lower.values import (
@@ -31,34 +31,8 @@ from p4switch.p4.lower.values import (
     operation,
     wrapped,
 )
-from p4switch.p4.syntax.tree import (
-    Binary,
-    Call,
-    Cast,
-    Default,
-    Expression,
-    Index,
-    InvalidHeader,
-    ListOf,
-    Member,
-    Name,
-    Record,
-    Slice,
-    Ternary,
-    Unary,
-)
-from p4switch.p4.types.kinds import (
-    BOOL,
-    ApplyResult,
-    Bits,
-    CompositeType,
-    StackType,
-    TupleType,
-    Type,
-    Varbits,
-    bits,
-    plain,
-)
+from p4switch.p4.syntax import tree
+from p4switch.p4.types import kinds
 
 
 def same_field(one: Place | None, other: Place) -> bool:
@@ -94,7 +68,7 @@ class Expressions(Part):
     def _assign_scalar(self, target: FieldPlace | ChosenField, origin: Place, at: Any) -> None:
         if same_field(target, origin):
             return
-        varying = isinstance(plain(target.type), Varbits)
+        varying = isinstance(kinds.plain(target.type), kinds.Varbits)
         self.ctx.do(
             at, "assign_VL" if varying else "assign", as_parameter(target.target()), as_parameter(data_of(origin))
         )
@@ -112,7 +86,7 @@ class Expressions(Part):
         placed = operation("&", moved, constant(mask, width))
         whole = operation("|", rest, placed)
         if number is not None and number.signed:
-            whole = wrapped(whole, Bits(width, True))
+            whole = wrapped(whole, kinds.Bits(width, True))
         self.assign(base, Value(base.type, whole), at)
 
     def _assign_header(self, target: HeaderPlace | ChosenHeader, origin: Place, at: Any) -> None:
@@ -186,10 +160,10 @@ class Expressions(Part):
 
     # --- operators as BMv2 has them
 
-    def _unary(self, node: Unary, kind: Type) -> Place:
+    def _unary(self, node: tree.Unary, kind: kinds.Type) -> Place:
         operand = self.scalar(node.operand)
         if node.operator == "!":
-            return Value(BOOL, operation("not", None, operand))
+            return Value(kinds.BOOL, operation("not", None, operand))
         number = self.ctx.as_bits(kind)
         if node.operator == "+":
             return Value(kind, operand)
@@ -197,7 +171,7 @@ class Expressions(Part):
             return Value(kind, wrapped(operation("~", None, operand), number))
         return Value(kind, wrapped(operation("-", constant(0, number.width), operand), number))
 
-    def _binary(self, node: Binary, kind: Type) -> Place:
+    def _binary(self, node: tree.Binary, kind: kinds.Type) -> Place:
         if node.operator in ("&&", "||"):
             return self._logic(node)
         left = self.place(node.left)
@@ -206,7 +180,7 @@ class Expressions(Part):
         right = self.place(node.right)
         if node.operator in ("==", "!="):
             same = self.equal(left, right, node)
-            return Value(BOOL, same if node.operator == "==" else self.negated(same))
+            return Value(kinds.BOOL, same if node.operator == "==" else self.negated(same))
         one, other = data_of(left), data_of(right)
         if node.operator in _PLAIN:
             found = operation(_PLAIN[node.operator], one, other)
@@ -216,7 +190,7 @@ class Expressions(Part):
             return Value(kind, found)
         return self._arithmetic(node, kind, one, other)
 
-    def _arithmetic(self, node: Binary, kind: Type, one: Json, other: Json) -> Place:
+    def _arithmetic(self, node: tree.Binary, kind: kinds.Type, one: Json, other: Json) -> Place:
         number = self.ctx.as_bits(kind)
         match node.operator:
             case "++":
@@ -250,12 +224,12 @@ class Expressions(Part):
             return operation("!=", json["value"]["left"], json["value"]["right"])
         return operation("not", None, json)
 
-    def _logic(self, node: Binary) -> Place:
+    def _logic(self, node: tree.Binary) -> Place:
         left = self.place(node.left)
         if not node.right.effects:
             right = self.scalar(node.right)
-            return Value(BOOL, operation("and" if node.operator == "&&" else "or", left.json(), right))
-        result = self.ctx.temporary(BOOL)
+            return Value(kinds.BOOL, operation("and" if node.operator == "&&" else "or", left.json(), right))
+        result = self.ctx.temporary(kinds.BOOL)
         self.assign(result, left, node)
         steps = self.collected(lambda: self.assign(result, self.place(node.right), node.right))
         yes, no = (steps, []) if node.operator == "&&" else ([], steps)
@@ -269,7 +243,7 @@ class Expressions(Part):
         made, self.ctx.out = self.ctx.out, outer
         return made
 
-    def equal(self, left: Place, right: Place, node: Expression) -> Json:
+    def equal(self, left: Place, right: Place, node: tree.Expression) -> Json:
         """Whether two values are the same; of headers, stacks and unions member by member."""
         if isinstance(left, NoHeader) or isinstance(right, NoHeader):
             other = right if isinstance(left, NoHeader) else left
@@ -286,17 +260,15 @@ class Expressions(Part):
             theirs = list(right.members.values())
             pairs = zip(left.members.values(), theirs, strict=True)
             return self._all([self.equal(a, b, node) for a, b in pairs])
-        if left.type is BOOL and right.type is BOOL:
+        if left.type is kinds.BOOL and right.type is kinds.BOOL:
             for one, other in ((left, right), (right, left)):
                 if isinstance(one, Value) and one.constant is not None:
                     return other.json() if one.constant else self.negated(other.json())
             return operation("==", data_of(left), data_of(right))
         return operation("==", data_of(left), data_of(right))
 
-    def _equal_headers(self, left: Place, right: Place, node: Expression) -> Json:
-        kind = plain(left.type)
-        if not isinstance(kind, CompositeType):
-            raise Unexpected
+    def _equal_headers(self, left: Place, right: Place, node: tree.Expression) -> Json:
+        kind = expect(kinds.plain(left.type), kinds.CompositeType)
         same = self._all(
             [self.equal(self.header_member(left, n), self.header_member(right, n), node) for n in kind.fields]
         )
@@ -321,11 +293,9 @@ class Expressions(Part):
             return member_of_header(place, name)
         if isinstance(place, ChosenHeader):
             return self.chosen_member(place, place.like.layout[name])
-        if not isinstance(place, StructPlace):
-            raise Unexpected
-        return place.members[name]
+        return expect(place, StructPlace).members[name]
 
-    def validity(self, place: Place, node: Expression) -> Json:
+    def validity(self, place: Place, node: tree.Expression) -> Json:
         """Whether a header or union is valid."""
         if isinstance(place, HeaderPlace | ChosenHeader):
             return place.valid()
@@ -337,56 +307,56 @@ class Expressions(Part):
 
     # --- expressions
 
-    def place(self, node: Expression) -> Place:
+    def place(self, node: tree.Expression) -> Place:
         """Where an expression's value is, or what it is; steps that it needs go before."""
         if node in self.ctx.settled:
             return self.ctx.settled[node]
         kind = self.ctx.type_of(node)
         value = node.value
         if value is None:
-            if isinstance(node, Name):  # its place knows what is constant
+            if isinstance(node, tree.Name):  # its place knows what is constant
                 return self._name(node)
-            if isinstance(node, Member):
+            if isinstance(node, tree.Member):
                 return self._member(node, kind)
             if not node.effects and self.ctx.may_be_known(node):
                 value = self.ctx.evaluate(node)
         if value is not None:
             return self.constant_place(value, kind)
         match node:
-            case Binary():
+            case tree.Binary():
                 return self._binary(node, kind)
-            case Cast():
+            case tree.Cast():
                 return self._cast(node, kind)
-            case Index():
+            case tree.Index():
                 return self._index(node)
-            case Slice():
+            case tree.Slice():
                 return self._slice(node)
-            case Unary():
+            case tree.Unary():
                 return self._unary(node, kind)
-            case Ternary():
+            case tree.Ternary():
                 return self._ternary(node, kind)
-            case ListOf() | Record():
+            case tree.ListOf() | tree.Record():
                 return self._list(node, kind)
-            case InvalidHeader():
+            case tree.InvalidHeader():
                 return NoHeader(kind)
-            case Call():
+            case tree.Call():
                 return self.ctx.calls.call(node)
-            case Default():
+            case tree.Default():
                 return self.zeros(kind)
         raise SourceFault(node.at, "this is not taken here")
 
-    def scalar(self, node: Expression) -> Json:
+    def scalar(self, node: tree.Expression) -> Json:
         """The value of a number or bool."""
         return self._single(node).json()
 
-    def data(self, node: Expression) -> Json:
+    def data(self, node: tree.Expression) -> Json:
         """The value of a number; a bool is one of one bit."""
         return data_of(self._single(node))
 
-    def _single(self, node: Expression) -> Place:
+    def _single(self, node: tree.Expression) -> Place:
         """The place of something that is one value; generic externs take anything as far as the types go."""
         place = self.place(node)
-        if isinstance(plain(place.type), CompositeType | StackType | TupleType):
+        if isinstance(kinds.plain(place.type), kinds.CompositeType | kinds.StackType | kinds.TupleType):
             raise SourceFault(node.at, f"a single value must stand here, but this is {place.type}")
         return place
 
@@ -400,23 +370,21 @@ class Expressions(Part):
         self.assign(copy, place, at)
         return copy
 
-    def constant_place(self, value: Any, kind: Type) -> Place:
+    def constant_place(self, value: Any, kind: kinds.Type) -> Place:
         """A compile-time value as a place; one of several values as one of places."""
-        bare = plain(kind)
+        bare = kinds.plain(kind)
         if isinstance(value, tuple):
-            if isinstance(bare, CompositeType):
+            if isinstance(bare, kinds.CompositeType):
                 fields = bare.fields.items()
                 members = {n: self.constant_place(v, t) for (n, t), v in zip(fields, value, strict=True)}
                 return StructPlace(kind, members)
-            if not isinstance(bare, TupleType):
-                raise Unexpected
-            pairs = enumerate(zip(bare.elements, value, strict=True))
+            pairs = enumerate(zip(expect(bare, kinds.TupleType).elements, value, strict=True))
             return StructPlace(kind, {str(i): self.constant_place(v, t) for i, (t, v) in pairs})
         return self.ctx.known(value, kind)
 
     # --- names and members
 
-    def _name(self, node: Name) -> Place:
+    def _name(self, node: tree.Name) -> Place:
         found = self.ctx.environment.find(node.target)
         if found is None:
             raise SourceFault(node.at, f"{node.name!r} cannot be used here")
@@ -424,8 +392,8 @@ class Expressions(Part):
             raise SourceFault(node.at, f"{node.name!r} is no value")
         return found
 
-    def _member(self, node: Member, kind: Type) -> Place:
-        if isinstance(node.base.type, ApplyResult):
+    def _member(self, node: tree.Member, kind: kinds.Type) -> Place:
+        if isinstance(node.base.type, kinds.ApplyResult):
             return self.ctx.calls.apply_result(node)
         base = self.place(node.base)
         match base:
@@ -441,7 +409,7 @@ class Expressions(Part):
                 return self._stack_member(node, base, kind)
         raise SourceFault(node.at, f"the member {node.name!r} cannot be used here")
 
-    def chosen_member(self, header: ChosenHeader, entry: tuple[Type, Any]) -> Place:
+    def chosen_member(self, header: ChosenHeader, entry: tuple[kinds.Type, Any]) -> Place:
         """A field of a header that only the packet names."""
         kind, inner = entry
         if isinstance(inner, dict):
@@ -449,35 +417,29 @@ class Expressions(Part):
             return StructPlace(kind, members)
         return ChosenField(kind, header, inner)
 
-    def _stack_member(self, node: Member, base: StackPlace, kind: Type) -> Place:
+    def _stack_member(self, node: tree.Member, base: StackPlace, kind: kinds.Type) -> Place:
         last = operation("last_stack_index", None, base.json())
         if node.name == "lastIndex":
-            return Value(bits(32), operation("&", last, constant((1 << 32) - 1, 32)))
+            return Value(kinds.bits(32), operation("&", last, constant((1 << 32) - 1, 32)))
         if node.name == "last":
             return self.element(base, last, (base.name, None))
         return self.element(base, operation("size_stack", None, base.json()), None)
 
     def element(self, stack: StackPlace, index: Json, last: tuple[str, str | None] | None) -> Place:
         """The element of a stack that only the packet names."""
-        like = stack.elements[0]
-        if not isinstance(stack.type, StackType):
-            raise Unexpected
+        like, kind = stack.elements[0], expect(stack.type, kinds.StackType).element
         if isinstance(like, UnionPlace):
             data = operation("dereference_union_stack", stack.json(), index)
             members: dict[str, Place] = {}
             for number, (name, header) in enumerate(like.members.items()):
-                if not isinstance(header, HeaderPlace):
-                    raise Unexpected
                 chosen = operation("access_union_header", data, number)  # type: ignore[arg-type]
                 tail = (last[0], name) if last is not None else None
-                members[name] = ChosenHeader(header.type, chosen, header, tail)
-            return UnionPlace(stack.type.element, stack.name, members, data)
-        if not isinstance(like, HeaderPlace):
-            raise Unexpected
+                members[name] = ChosenHeader(header.type, chosen, expect(header, HeaderPlace), tail)
+            return UnionPlace(kind, stack.name, members, data)
         data = operation("dereference_header_stack", stack.json(), index)
-        return ChosenHeader(stack.type.element, data, like, last)
+        return ChosenHeader(kind, data, expect(like, HeaderPlace), last)
 
-    def _index(self, node: Index) -> Place:
+    def _index(self, node: tree.Index) -> Place:
         base = self.place(node.base)
         position = self.ctx.evaluate(node.index)
         if isinstance(base, StructPlace):
@@ -493,12 +455,12 @@ class Expressions(Part):
         copied = self.held(index, node.index) if self.ctx.holds_index else index
         return self.element(base, data_of(copied), None)
 
-    def _slice(self, node: Slice) -> Place:
+    def _slice(self, node: tree.Slice) -> Place:
         base = self.place(node.base)
         high, low = node.high.value, node.low.value
-        return Value(bits(high - low + 1), self.slice_of(data_of(base), base.type, high, low))
+        return Value(kinds.bits(high - low + 1), self.slice_of(data_of(base), base.type, high, low))
 
-    def slice_of(self, data: Json, kind: Type, high: int, low: int) -> Json:
+    def slice_of(self, data: Json, kind: kinds.Type, high: int, low: int) -> Json:
         """Bits ``high`` to ``low`` of a number."""
         shifted = operation(">>", data, constant(low, 32)) if low else data
         number = bits_of(kind)
@@ -506,13 +468,13 @@ class Expressions(Part):
             return shifted
         return operation("&", shifted, constant((1 << (high - low + 1)) - 1, high - low + 1))
 
-    def target(self, node: Expression) -> Place:
+    def target(self, node: tree.Expression) -> Place:
         """What is assigned to; slices stay slices."""
-        if isinstance(node, Slice):
+        if isinstance(node, tree.Slice):
             return SlicePlace(self.ctx.type_of(node), self.target(node.base), node.high.value, node.low.value)
         return self.place(node)
 
-    def _ternary(self, node: Ternary, kind: Type) -> Place:
+    def _ternary(self, node: tree.Ternary, kind: kinds.Type) -> Place:
         truth = self.ctx.evaluate(node.condition) if not node.condition.effects else None
         if truth is not None:
             return self.place(node.yes if truth else node.no)
@@ -520,24 +482,24 @@ class Expressions(Part):
         if is_scalar(kind) and not node.yes.effects and not node.no.effects:
             yes, no = self.data(node.yes), self.data(node.no)
             found = choice(condition, yes, no)
-            return Value(kind, operation("d2b", None, found) if kind is BOOL else found)
+            return Value(kind, operation("d2b", None, found) if kind is kinds.BOOL else found)
         result = self.ctx.storage.allocate("tmp", kind, node.at)
         yes_steps = self.collected(lambda: self.assign(result, self.place(node.yes), node.yes))
         no_steps = self.collected(lambda: self.assign(result, self.place(node.no), node.no))
         self.ctx.out.append(Branch(node.at, node.end, condition, yes_steps, no_steps))
         return result
 
-    def _cast(self, node: Cast, kind: Type) -> Place:
+    def _cast(self, node: tree.Cast, kind: kinds.Type) -> Place:
         operand = self.place(node.operand)
-        source, target = plain(operand.type), plain(kind)
+        source, target = kinds.plain(operand.type), kinds.plain(kind)
         if not is_scalar(kind):
             return self._recast(operand, kind)
-        if target is BOOL:
-            return operand if source is BOOL else Value(BOOL, operation("d2b", None, data_of(operand)))
+        if target is kinds.BOOL:
+            return operand if source is kinds.BOOL else Value(kinds.BOOL, operation("d2b", None, data_of(operand)))
         number = bits_of(kind)
         if number is None:
             return self._recast(operand, kind)
-        if source is BOOL:
+        if source is kinds.BOOL:
             if isinstance(operand, FieldPlace | ChosenField | RuntimeData):
                 return Value(kind, data_of(operand))
             return Value(kind, choice(operand.json(), constant(1, number.width), constant(0, number.width)))
@@ -545,9 +507,9 @@ class Expressions(Part):
         data = data_of(operand)
         if given is None or (given.signed == number.signed and given.width <= number.width):
             return self._recast(operand, kind) if given is not None else Value(kind, data)
-        return Value(kind, wrapped(data, Bits(number.width, number.signed)))
+        return Value(kind, wrapped(data, kinds.Bits(number.width, number.signed)))
 
-    def _recast(self, place: Place, kind: Type) -> Place:
+    def _recast(self, place: Place, kind: kinds.Type) -> Place:
         """The same value by another name of its type."""
         match place:
             case FieldPlace():
@@ -559,26 +521,26 @@ class Expressions(Part):
             case Value():
                 return Value(kind, place.data, place.constant)
             case StructPlace():
-                bare = plain(kind)
-                if isinstance(bare, CompositeType) and list(bare.fields) != list(place.members):
+                bare = kinds.plain(kind)
+                if isinstance(bare, kinds.CompositeType) and list(bare.fields) != list(place.members):
                     return StructPlace(kind, dict(zip(bare.fields, place.members.values(), strict=True)))
                 return StructPlace(kind, place.members)
         return place if not is_scalar(kind) else Value(kind, data_of(place))
 
-    def _same_width(self, place: FieldPlace, kind: Type) -> bool:
+    def _same_width(self, place: FieldPlace, kind: kinds.Type) -> bool:
         return storage_width(place.type) == storage_width(kind)
 
-    def _list(self, node: ListOf | Record, kind: Type) -> Place:
-        bare = plain(kind)
-        if isinstance(bare, CompositeType):
+    def _list(self, node: tree.ListOf | tree.Record, kind: kinds.Type) -> Place:
+        bare = kinds.plain(kind)
+        if isinstance(bare, kinds.CompositeType):
             names = list(bare.fields)
         else:
-            names = [str(i) for i in range(len(bare.elements))] if isinstance(bare, TupleType) else []
-        given: dict[str, Expression] = {}
-        if isinstance(node, Record):
+            names = [str(i) for i in range(len(bare.elements))] if isinstance(bare, kinds.TupleType) else []
+        given: dict[str, tree.Expression] = {}
+        if isinstance(node, tree.Record):
             given = {name: value for name, value in node.fields if name != "..."}
         else:
-            items = [item for item in node.items if not (isinstance(item, Default) and item.text == "...")]
+            items = [item for item in node.items if not (isinstance(item, tree.Default) and item.text == "...")]
             given = dict(zip(names, items, strict=False))
         later = [value.effects for value in given.values()]
         members: dict[str, Place] = {}
@@ -588,23 +550,23 @@ class Expressions(Part):
                 members[name] = self.held(members[name], value)
         for name in names:
             if name not in members:
-                inner = bare.fields[name] if isinstance(bare, CompositeType) else bare
+                inner = bare.fields[name] if isinstance(bare, kinds.CompositeType) else bare
                 members[name] = self.zeros(inner)
         return StructPlace(kind, {name: members[name] for name in names})
 
-    def zeros(self, kind: Type) -> Place:
+    def zeros(self, kind: kinds.Type) -> Place:
         """The default value of a type: zeros, invalid headers (specification, section 7.3)."""
-        bare = plain(kind)
-        if isinstance(bare, CompositeType) and bare.kind == "struct":
+        bare = kinds.plain(kind)
+        if isinstance(bare, kinds.CompositeType) and bare.kind == "struct":
             return StructPlace(kind, {name: self.zeros(inner) for name, inner in bare.fields.items()})
-        if isinstance(bare, TupleType):
+        if isinstance(bare, kinds.TupleType):
             return StructPlace(kind, {str(i): self.zeros(inner) for i, inner in enumerate(bare.elements)})
         if is_scalar(kind):
             width = storage_width(kind)
-            return Value(kind, FALSE, False) if bare is BOOL else Value(kind, constant(0, width), 0)
+            return Value(kind, FALSE, False) if bare is kinds.BOOL else Value(kind, constant(0, width), 0)
         return NoHeader(kind)
 
-    def condition(self, node: Expression) -> Json:
+    def condition(self, node: tree.Expression) -> Json:
         """A condition."""
         found = self.scalar(node)
         return found if found["type"] != "hexstr" else as_data(found, False)

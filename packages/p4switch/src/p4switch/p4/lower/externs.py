@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower.storage import (
     STANDARD,
     ActionInstance,
@@ -32,16 +32,16 @@ from p4switch.p4.lower.values import (
     data_of,
     is_constant,
 )
-from p4switch.p4.syntax.tree import Action, Call, EnumMember, Expression, Function, Member, Name, Program, Table
+from p4switch.p4.syntax import tree
 from p4switch.p4.types.kinds import BOOL, VOID, Type
 
 
 class Externs(Part):
     """Lowers calls of externs."""
 
-    def call_extern(self, node: Call, function: Function) -> Place | None:
+    def call_extern(self, node: tree.Call, function: tree.Function) -> Place | None:
         """A function or method of the target."""
-        if isinstance(node.callee, Member):
+        if isinstance(node.callee, tree.Member):
             return self._method(node, node.callee, function)
         self.ctx.extern_calls += self.ctx.where != "parser" and function.name != "static_assert"
         lower = _FUNCTIONS.get(function.name)
@@ -52,9 +52,7 @@ class Externs(Part):
             raise SourceFault(node.at, f"{function.name!r} cannot be called in {_PLACES.get(self.ctx.where, 'here')}")
         return lower(self, node)
 
-    def _method(self, node: Call, callee: Member, function: Function) -> Place | None:
-        if callee.base.type is None:
-            raise Unexpected
+    def _method(self, node: tree.Call, callee: tree.Member, function: tree.Function) -> Place | None:
         extern = getattr(callee.base.type, "name", "")
         if extern in ("packet_in", "packet_out"):
             return self.ctx.packets.on_packet(node, extern, function.name)
@@ -73,18 +71,18 @@ class Externs(Part):
 
     # --- helpers
 
-    def argument(self, node: Call, index: int) -> Expression:
+    def argument(self, node: tree.Call, index: int) -> tree.Expression:
         """An argument that must be there."""
         found = node.bound[index]
         if found is None:
             raise SourceFault(node.at, "an argument is missing")
         return found
 
-    def given(self, node: Call, index: int) -> Json:
+    def given(self, node: tree.Call, index: int) -> Json:
         """An argument of a primitive."""
         return as_parameter(self.ctx.expressions.data(self.argument(node, index)))
 
-    def _into(self, node: Call, index: int, make: Callable[[Json], None]) -> None:
+    def _into(self, node: tree.Call, index: int, make: Callable[[Json], None]) -> None:
         """Calls a primitive that writes a field, which is the argument or, for other places, a copy."""
         value = node.bound[index]
         if value is None:
@@ -152,10 +150,10 @@ class Externs(Part):
         self.ctx.calculations.append(item)
         return name
 
-    def algorithm(self, node: Expression) -> str:
+    def algorithm(self, node: tree.Expression) -> str:
         """The name of a hash algorithm."""
         found = self.ctx.evaluate(node)
-        if not isinstance(found, EnumMember):
+        if not isinstance(found, tree.EnumMember):
             raise SourceFault(node.at, "the algorithm of a hash must be known when the program is compiled")
         if found.name == "random":
             raise SourceFault(node.at, "BMv2 has no hash algorithm 'random'", "Use crc16, crc32, identity or xor16.")
@@ -163,18 +161,18 @@ class Externs(Part):
 
     # --- state
 
-    def _count(self, node: Call, instance: Instance) -> None:
+    def _count(self, node: tree.Call, instance: Instance) -> None:
         self.ctx.do(node, "count", {"type": "counter_array", "value": instance.name}, self.given(node, 0))
 
-    def _direct_count(self, node: Call, instance: Instance) -> None:
+    def _direct_count(self, node: tree.Call, instance: Instance) -> None:
         """The table counts by itself."""
 
-    def _execute_meter(self, node: Call, instance: Instance) -> None:
+    def _execute_meter(self, node: tree.Call, instance: Instance) -> None:
         index = self.given(node, 0)
         name: Json = {"type": "meter_array", "value": instance.name}
         self._into(node, 1, lambda target: self.ctx.do(node, "execute_meter", name, index, target))
 
-    def _direct_meter(self, node: Call, instance: Instance) -> None:
+    def _direct_meter(self, node: tree.Call, instance: Instance) -> None:
         target = self.ctx.expressions.target(self.argument(node, 0))
         if not isinstance(target, FieldPlace):
             raise SourceFault(node.at, "a direct meter gives its colour to a field", "Use a field of the metadata.")
@@ -183,12 +181,12 @@ class Externs(Part):
             raise SourceFault(node.at, "a direct meter gives its colour to one field only, wherever it is read")
         instance.extra["target"] = target.target()
 
-    def _register_read(self, node: Call, instance: Instance) -> None:
+    def _register_read(self, node: tree.Call, instance: Instance) -> None:
         name: Json = {"type": "register_array", "value": instance.name}
         index = self.given(node, 1)
         self._into(node, 0, lambda target: self.ctx.do(node, "register_read", target, name, index))
 
-    def _register_write(self, node: Call, instance: Instance) -> None:
+    def _register_write(self, node: tree.Call, instance: Instance) -> None:
         index = self.given(node, 0)
         value = self.ctx.expressions.place(self.argument(node, 1))
         if isinstance(value, StructPlace | HeaderPlace):
@@ -198,7 +196,7 @@ class Externs(Part):
 
     # --- functions
 
-    def _hash(self, node: Call) -> None:
+    def _hash(self, node: tree.Call) -> None:
         algorithm = self.algorithm(self.argument(node, 1))
         base = self.given(node, 2)
         data = self.ctx.expressions.place(self.argument(node, 3))
@@ -206,15 +204,15 @@ class Externs(Part):
         name: Json = {"type": "calculation", "value": self.calculation(algorithm, data, node)}
         self._into(node, 0, lambda t: self.ctx.do(node, "modify_field_with_hash_based_offset", t, base, name, most))
 
-    def _random(self, node: Call) -> None:
+    def _random(self, node: tree.Call) -> None:
         low, high = self.given(node, 1), self.given(node, 2)
         self._into(node, 0, lambda target: self.ctx.do(node, "modify_field_rng_uniform", target, low, high))
 
-    def _mark_to_drop(self, node: Call) -> None:
+    def _mark_to_drop(self, node: tree.Call) -> None:
         """Sets what the target drops by; of a copy, by way of the target's own fields, which alone know their value."""
-        place = self.ctx.expressions.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {})
-        if not isinstance(place, StructPlace):
-            raise Unexpected
+        place = expect(
+            self.ctx.expressions.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {}), StructPlace
+        )
         pairs = [
             (FieldPlace(member.type, STANDARD, name), member)
             for name, member in place.members.items()
@@ -231,7 +229,7 @@ class Externs(Part):
             self.ctx.expressions.assign(member, own, node)
             self.ctx.expressions.assign(own, held, node)
 
-    def _digest(self, node: Call) -> None:
+    def _digest(self, node: tree.Call) -> None:
         receiver = self.given(node, 0)
         value = self.argument(node, 1)
         data = self.ctx.expressions.place(value)
@@ -254,10 +252,10 @@ class Externs(Part):
             self.ctx.learn_lists.append(known)
         self.ctx.do(node, "generate_digest", receiver, constant(known["id"], 32))
 
-    def _truncate(self, node: Call) -> None:
+    def _truncate(self, node: tree.Call) -> None:
         self.ctx.do(node, "truncate", self.given(node, 0))
 
-    def _list_number(self, node: Call, index: int) -> Json:
+    def _list_number(self, node: tree.Call, index: int) -> Json:
         number = self.ctx.number(self.argument(node, index), "the number of a field list", node.at)
         self.ctx.lists_used.setdefault(number, node)
         return constant(self.list_id(number), 32)
@@ -271,22 +269,22 @@ class Externs(Part):
         self.ctx.field_lists.append(item)
         return int(item["id"])
 
-    def _resubmit_list(self, node: Call) -> None:
+    def _resubmit_list(self, node: tree.Call) -> None:
         self._only_in(node, "ingress")
         self.ctx.do(node, "resubmit", self._list_number(node, 0))
 
-    def _recirculate_list(self, node: Call) -> None:
+    def _recirculate_list(self, node: tree.Call) -> None:
         self._only_in(node, "egress")
         self.ctx.do(node, "recirculate", self._list_number(node, 0))
 
-    def _only_in(self, node: Call, block: str) -> None:
+    def _only_in(self, node: tree.Call, block: str) -> None:
         if self.ctx.block != block:
             name = getattr(node.target, "name", "this")
             raise SourceFault(node.at, f"{name!r} is for {block} only", f"Call it in the {block} control.")
 
-    def _clone_kind(self, node: Call) -> str:
+    def _clone_kind(self, node: tree.Call) -> str:
         kind = self.ctx.evaluate(self.argument(node, 0))
-        name = kind.name if isinstance(kind, EnumMember) else ""
+        name = kind.name if isinstance(kind, tree.EnumMember) else ""
         if name not in ("I2E", "E2E"):
             raise SourceFault(node.at, "the type of a clone must be known when the program is compiled")
         if (name == "I2E") != (self.ctx.block == "ingress"):
@@ -294,18 +292,18 @@ class Externs(Part):
             raise SourceFault(node.at, f"CloneType.{name} is for {where}, but this is {self.ctx.block}")
         return f"clone_{'ingress' if name == 'I2E' else 'egress'}_pkt_to_egress"
 
-    def _clone(self, node: Call) -> None:
+    def _clone(self, node: tree.Call) -> None:
         self.ctx.do(node, self._clone_kind(node), self.given(node, 1), constant(self.list_id(-1), 32))
 
-    def _clone_list(self, node: Call) -> None:
+    def _clone_list(self, node: tree.Call) -> None:
         self.ctx.do(node, self._clone_kind(node), self.given(node, 1), self._list_number(node, 2))
 
-    def _assertion(self, node: Call) -> None:
+    def _assertion(self, node: tree.Call) -> None:
         name = node.target.name
         condition = self.ctx.expressions.scalar(self.argument(node, 0))
         self.ctx.do(node, name, {"type": "expression", "value": condition})
 
-    def _log(self, node: Call) -> None:
+    def _log(self, node: tree.Call) -> None:
         text = self.ctx.evaluate(self.argument(node, 0))
         values: list[Json] = []
         if len(node.bound) > 1 and node.bound[1] is not None:
@@ -314,7 +312,7 @@ class Externs(Part):
         message: Json = {"type": "string", "value": str(text)}
         self.ctx.do(node, "log_msg", message, {"type": "parameters_vector", "value": values})
 
-    def _old_form(self, node: Call) -> None:
+    def _old_form(self, node: tree.Call) -> None:
         """``resubmit(data)`` and its kin: the data was never kept, and is not."""
         name = node.target.name
         newer = {"clone3": "clone_preserving_field_list"}.get(name, f"{name}_preserving_field_list")
@@ -328,7 +326,7 @@ class Externs(Part):
             self.ctx.do(node, name, none)
 
 
-_FUNCTIONS: Final[Mapping[str, Callable[[Externs, Call], Place | None]]] = {
+_FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], Place | None]]] = {
     "hash": Externs._hash,
     "random": Externs._random,
     "mark_to_drop": Externs._mark_to_drop,
@@ -371,7 +369,7 @@ _PLACES: Final = {
     "action": "an action",
 }
 
-_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, Call, Instance], Place | None]]] = {
+_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], Place | None]]] = {
     ("counter", "count"): Externs._count,
     ("direct_counter", "count"): Externs._direct_count,
     ("meter", "execute_meter"): Externs._execute_meter,
@@ -387,58 +385,54 @@ _METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, Call, Instance], Pla
 class Calls(Part):
     """Lowers calls."""
 
-    def call(self, node: Call) -> Place:
+    def call(self, node: tree.Call) -> Place:
         """A call for its value."""
         found = self._call(node)
         if found is None:
             raise SourceFault(node.at, "this call gives no value")
         return found
 
-    def call_statement(self, node: Call) -> None:
+    def call_statement(self, node: tree.Call) -> None:
         """A call for its effect."""
         self._call(node)
 
-    def _call(self, node: Call) -> Place | None:
+    def _call(self, node: tree.Call) -> Place | None:
         target = node.target
         match target:
             case str():
                 return self._on_header(node, target)
-            case Action():
+            case tree.Action():
                 self._action(node, target)
                 return None
-            case Function(body=None):
+            case tree.Function(body=None):
                 return self.ctx.externs.call_extern(node, target)
-            case Function():
+            case tree.Function():
                 return self.ctx.inlining.call_function(node, target)
-            case Table():
+            case tree.Table():
                 self.ctx.tables.apply_table(node)
                 return None
-            case Program():
+            case tree.Program():
                 self.ctx.programs.call_program(node, self._instance(node, target))
                 return None
         raise SourceFault(node.at, "this call is not taken here")
 
-    def _action(self, node: Call, action: Action) -> None:
+    def _action(self, node: tree.Call, action: tree.Action) -> None:
         instance = self.ctx.environment.find(action)
         if not isinstance(instance, ActionInstance):
             instance = ActionInstance(action.name, action, self.ctx.program_environment)
         self.ctx.inlining.call_action(node, instance)
 
-    def _instance(self, node: Call, program: Program) -> ProgramInstance:
-        if not isinstance(node.callee, Member):
-            raise Unexpected
-        base = node.callee.base
-        if isinstance(base, Name) and base.target is program:
+    def _instance(self, node: tree.Call, program: tree.Program) -> ProgramInstance:
+        base = expect(node.callee, tree.Member).base
+        if isinstance(base, tree.Name) and base.target is program:
             return self.ctx.programs.direct_instance(node, program)
         found = self.ctx.inlining.object(base)
         if not isinstance(found, ProgramInstance):
             raise SourceFault(node.at, "this is no parser or control")
         return found
 
-    def apply_result(self, node: Member) -> Place:
+    def apply_result(self, node: tree.Member) -> Place:
         """``t.apply().hit`` within an expression: a bool that hit and miss set."""
-        if not isinstance(node.base, Call):
-            raise Unexpected
         result = self.ctx.temporary(BOOL)
         apply = self.ctx.tables.apply_table(node.base)
         on_hit = node.name == "hit"
@@ -451,10 +445,8 @@ class Calls(Part):
 
     # --- headers and stacks
 
-    def _on_header(self, node: Call, method: str) -> Place | None:
-        if not isinstance(node.callee, Member):
-            raise Unexpected
-        place = self.ctx.expressions.place(node.callee.base)
+    def _on_header(self, node: tree.Call, method: str) -> Place | None:
+        place = self.ctx.expressions.place(expect(node.callee, tree.Member).base)
         match method:
             case "isValid":
                 if isinstance(place, StructPlace):

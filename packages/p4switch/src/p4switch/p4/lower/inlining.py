@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower.layout import Invoke, Labelled
 from p4switch.p4.lower.storage import (
     ActionInstance,
@@ -28,37 +28,8 @@ from p4switch.p4.lower.values import (
     Value,
     is_constant,
 )
-from p4switch.p4.syntax.tree import (
-    Action,
-    Assign,
-    Block,
-    Call,
-    CallStatement,
-    Expression,
-    For,
-    Function,
-    Index,
-    Member,
-    Name,
-    Parameter,
-    Program,
-    Return,
-    Slice,
-    Switch,
-    Table,
-    Variable,
-)
-from p4switch.p4.types.kinds import (
-    VOID,
-    CompositeType,
-    DeclaredType,
-    StackType,
-    TupleType,
-    Type,
-    Varbits,
-    is_header,
-    plain,
-)
+from p4switch.p4.syntax import tree
+from p4switch.p4.types import kinds
 from p4switch.p4.types.warnings import nodes
 
 # What code may write: whether an argument can stand for itself or must be copied in (specification, section 6.7).
@@ -68,10 +39,10 @@ class Writes:
     """Finds what code writes; ``of`` gives left sides, in terms of the code's own names."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, list[Expression]] = {}
-        self._named: dict[Any, set[Parameter]] = {}
+        self._known: dict[Any, list[tree.Expression]] = {}
+        self._named: dict[Any, set[tree.Parameter]] = {}
 
-    def of(self, callee: Action | Function | Program) -> list[Expression]:
+    def of(self, callee: tree.Action | tree.Function | tree.Program) -> list[tree.Expression]:
         """Every left side and every ``out`` argument in a callee and in what it calls."""
         found = self._known.get(callee)
         if found is None:
@@ -79,21 +50,23 @@ class Writes:
             found = self._known[callee] = list(self._of_callee(callee))
         return found
 
-    def names(self, callee: Action | Function | Program) -> set[Parameter]:
+    def names(self, callee: tree.Action | tree.Function | tree.Program) -> set[tree.Parameter]:
         """The parameters that a callee names anywhere."""
         found = self._named.get(callee)
         if found is None:
             found = self._named[callee] = {
-                node.target for node in nodes(callee) if isinstance(node, Name) and isinstance(node.target, Parameter)
+                node.target
+                for node in nodes(callee)
+                if isinstance(node, tree.Name) and isinstance(node.target, tree.Parameter)
             }
         return found
 
-    def _of_callee(self, callee: Action | Function | Program) -> Iterator[Expression]:
-        if isinstance(callee, Program):
+    def _of_callee(self, callee: tree.Action | tree.Function | tree.Program) -> Iterator[tree.Expression]:
+        if isinstance(callee, tree.Program):
             for local in callee.locals:
-                if isinstance(local, Action):
+                if isinstance(local, tree.Action):
                     yield from self._statements(local.body)
-                elif isinstance(local, Variable) and local.initial is not None:
+                elif isinstance(local, tree.Variable) and local.initial is not None:
                     yield from self._expression(local.initial)
             for state in callee.states:
                 for item in state.items:
@@ -101,28 +74,28 @@ class Writes:
         if callee.body is not None:
             yield from self._statements(callee.body)
 
-    def _statements(self, node: Any) -> Iterator[Expression]:
+    def _statements(self, node: Any) -> Iterator[tree.Expression]:
         match node:
-            case Block():
+            case tree.Block():
                 for item in node.items:
                     yield from self._statements(item)
-            case Assign():
+            case tree.Assign():
                 yield node.left
                 yield from self._expression(node.right)
-            case CallStatement():
+            case tree.CallStatement():
                 yield from self._expression(node.call)
-            case Variable():
+            case tree.Variable():
                 if node.initial is not None:
                     yield from self._expression(node.initial)
-            case Return():
+            case tree.Return():
                 if node.value is not None:
                     yield from self._expression(node.value)
-            case Switch():
+            case tree.Switch():
                 yield from self._expression(node.subject)
                 for case in node.cases:
                     if case.body is not None:
                         yield from self._statements(case.body)
-            case For():
+            case tree.For():
                 yield from self._expression(node.condition)
                 for item in (*node.initial, *node.updates, node.body):
                     yield from self._statements(item)
@@ -132,10 +105,10 @@ class Writes:
                 if node.no is not None:
                     yield from self._statements(node.no)
 
-    def _expression(self, node: Any) -> Iterator[Expression]:
-        if not isinstance(node, Expression) or not node.effects:
+    def _expression(self, node: Any) -> Iterator[tree.Expression]:
+        if not isinstance(node, tree.Expression) or not node.effects:
             return
-        if not isinstance(node, Call):
+        if not isinstance(node, tree.Call):
             for name in node.__dataclass_fields__:
                 inner = getattr(node, name)
                 for part in inner if isinstance(inner, list) else (inner,):
@@ -149,17 +122,17 @@ class Writes:
         for parameter, value in zip(parameters, node.bound, strict=False):
             if parameter.direction in ("out", "inout") and value is not None:
                 yield value
-        if isinstance(node.callee, Member):
+        if isinstance(node.callee, tree.Member):
             yield from self._expression(node.callee.base)
             if isinstance(target, str):
                 yield node.callee.base
-        if isinstance(target, Action):
+        if isinstance(target, tree.Action):
             # An action writes what its control can see.
             own = set(target.parameters)
             yield from (e for e in self.of(target) if root(e) not in own)
-        elif isinstance(target, Table):
+        elif isinstance(target, tree.Table):
             for ref in target.actions:
-                if isinstance(ref.target, Action):
+                if isinstance(ref.target, tree.Action):
                     own = set(ref.target.parameters)
                     yield from (e for e in self.of(ref.target) if root(e) not in own)
                     for parameter, value in zip(ref.target.parameters, ref.bound, strict=False):
@@ -167,11 +140,11 @@ class Writes:
                             yield value
 
 
-def root(node: Expression) -> Any:
+def root(node: tree.Expression) -> Any:
     """The variable or parameter of which a left side is a part."""
-    while isinstance(node, Member | Index | Slice):
+    while isinstance(node, tree.Member | tree.Index | tree.Slice):
         node = node.base
-    return node.target if isinstance(node, Name) else None
+    return node.target if isinstance(node, tree.Name) else None
 
 
 MOST_CALLS = 20_000
@@ -187,19 +160,19 @@ class Inlining(Part):
         self.writes = Writes()
         self._put = 0
 
-    def call_function(self, node: Call, function: Function) -> Place | None:
+    def call_function(self, node: tree.Call, function: tree.Function) -> Place | None:
         """A function of the program; where its result is."""
         types = {v: self.ctx.types.substitute(t, self.ctx.environment.types) for v, t in node.type_arguments.items()}
         inner = Environment(self.ctx.program_environment, types)
         callee = Callee(object())
         result_type = self.ctx.types.substitute(function.result_type, types)
-        if result_type is not VOID:
+        if result_type is not kinds.VOID:
             callee.result = self.ctx.storage.allocate("tmp", result_type, node.at)
         path = f"{self.ctx.path}{function.name}_"
         self._put_in(node, callee, function.parameters, node.bound, inner, function, path, closed=True)
         return callee.result
 
-    def call_action(self, node: Call, action: ActionInstance) -> None:
+    def call_action(self, node: tree.Call, action: ActionInstance) -> None:
         """An action that is called by name."""
         if self.ctx.where == "control" and not self.ctx.within:
             self.ctx.action_uses.setdefault(action.name, ("called", action.declaration, self.ctx.block))
@@ -218,7 +191,7 @@ class Inlining(Part):
         else:
             self.ctx.out += made
 
-    def call_program(self, node: Call, instance: ProgramInstance) -> None:
+    def call_program(self, node: tree.Call, instance: ProgramInstance) -> None:
         """A parser or control."""
         program = instance.program
         inner = Environment(self.ctx.programs.instance_environment(instance))
@@ -227,12 +200,12 @@ class Inlining(Part):
 
     def _put_in(
         self,
-        node: Call,
+        node: tree.Call,
         callee: Callee,
-        parameters: Sequence[Parameter],
-        arguments: Sequence[Expression | None],
+        parameters: Sequence[tree.Parameter],
+        arguments: Sequence[tree.Expression | None],
         inner: Environment,
-        code: Action | Function | Program,
+        code: tree.Action | tree.Function | tree.Program,
         path: str,
         closed: bool,
     ) -> None:
@@ -259,7 +232,7 @@ class Inlining(Part):
             self.ctx.expressions.assign(place, copy, node)
 
     def _arguments(
-        self, parameters: Sequence[Parameter], arguments: Sequence[Expression | None], node: Call
+        self, parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Expression | None], node: tree.Call
     ) -> list[Any]:
         """Where each argument is, from the first to the last; None for one that is left out."""
         places: list[Any] = []
@@ -267,7 +240,7 @@ class Inlining(Part):
         for position, (parameter, value) in enumerate(zip(parameters, arguments, strict=True)):
             if value is None:
                 places.append(None)
-            elif isinstance(parameter.type, DeclaredType):
+            elif isinstance(parameter.type, kinds.DeclaredType):
                 places.append(self.object(value))
             elif parameter.direction in ("out", "inout"):
                 self.ctx.holds_index = True
@@ -278,9 +251,9 @@ class Inlining(Part):
                 places.append(self.ctx.expressions.held(place, value) if any(later[position + 1 :]) else place)
         return places
 
-    def object(self, node: Expression) -> Instance | Any:
+    def object(self, node: tree.Expression) -> Instance | Any:
         """The object that an expression names."""
-        if isinstance(node, Name):
+        if isinstance(node, tree.Name):
             found = self.ctx.environment.find(node.target)
             if found is not None:
                 return found
@@ -288,12 +261,12 @@ class Inlining(Part):
 
     def bind(
         self,
-        node: Call,
+        node: tree.Call,
         callee: Callee,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[tree.Parameter],
         places: Sequence[Any],
         inner: Environment,
-        code: Action | Function | Program,
+        code: tree.Action | tree.Function | tree.Program,
         closed: bool,
     ) -> None:
         """Binds parameters: to their arguments where nobody can tell, else to copies."""
@@ -341,7 +314,7 @@ class Inlining(Part):
             self.ctx.expressions.assign(copy, place, node)
             inner.bound[parameter] = copy
 
-    def _written(self, code: Action | Function | Program, inner: Environment) -> Leaves:
+    def _written(self, code: tree.Action | tree.Function | tree.Program, inner: Environment) -> Leaves:
         """The fields that code may write, with parameters bound so far."""
         found: Leaves = set()
         for expression in self.writes.of(code):
@@ -351,7 +324,7 @@ class Inlining(Part):
                 found |= set(_narrowed(expression, bound).leaves())
         return found
 
-    def _reset_outs(self, parameters: Sequence[Parameter], inner: Environment, node: Call) -> None:
+    def _reset_outs(self, parameters: Sequence[tree.Parameter], inner: Environment, node: tree.Call) -> None:
         """Headers that come out are invalid at first (specification, section 6.7)."""
         for parameter in parameters:
             if parameter.direction == "out":
@@ -370,10 +343,10 @@ class Inlining(Part):
                     self.invalidate(element, at)
             case UnionPlace():
                 self.ctx.expressions.assign(place, NoHeader(place.type), at)
-            case _ if not is_scalar(place.type) and is_header(plain(place.type)):
+            case _ if not is_scalar(place.type) and kinds.is_header(kinds.plain(place.type)):
                 self.ctx.expressions.assign(place, NoHeader(place.type), at)
 
-    def fresh(self, item: Variable) -> Place:
+    def fresh(self, item: tree.Variable) -> Place:
         """A place for a local variable; an action has the same one wherever it is put in.
 
         Whoever reads a variable that was never set then sees what p4c's program sees: what the action left there.
@@ -400,12 +373,12 @@ def overlap(one: Leaves, other: Leaves) -> bool:
     return bool(whole) and any(header in whole for header, _ in one)
 
 
-def _narrowed(expression: Expression, place: Place) -> Place:
+def _narrowed(expression: tree.Expression, place: Place) -> Place:
     """The part of a place that a left side names, as far as its members are structs."""
     names: list[str] = []
     node = expression
-    while isinstance(node, Member | Index | Slice):
-        if isinstance(node, Member):
+    while isinstance(node, tree.Member | tree.Index | tree.Slice):
+        if isinstance(node, tree.Member):
             names.append(node.name)
         else:
             names.clear()
@@ -424,7 +397,7 @@ def _narrowed(expression: Expression, place: Place) -> Place:
 class Packets(Part):
     """Lowers what parsers and deparsers do with packets."""
 
-    def on_packet(self, node: Call, extern: str, method: str) -> Place | None:
+    def on_packet(self, node: tree.Call, extern: str, method: str) -> Place | None:
         """A method of the packet."""
         if extern == "packet_out":
             if self.ctx.where != "deparser":
@@ -448,7 +421,7 @@ class Packets(Part):
                 raise SourceFault(node.at, "BMv2's parser does not know the packet's length by itself", hint)
         return None
 
-    def _first(self, node: Call) -> Expression:
+    def _first(self, node: tree.Call) -> tree.Expression:
         value = node.bound[0]
         if value is None:
             raise SourceFault(node.at, "'_' cannot stand here", "Extract into a header, or use advance(…).")
@@ -460,24 +433,24 @@ class Packets(Part):
 
     # --- extract
 
-    def _extract(self, node: Call) -> None:
+    def _extract(self, node: tree.Call) -> None:
         if node.bound[0] is None and len(node.bound) == 1:
             # Over what nobody looks at.
             given = node.type_arguments.get(node.target.type_variables[0])
-            if given is not None and is_header(plain(given)):
-                unused = self.ctx.storage.allocate("unused", given, node.at)
-                if not isinstance(unused, HeaderPlace):
-                    raise Unexpected
+            if given is not None and kinds.is_header(kinds.plain(given)):
+                unused = expect(self.ctx.storage.allocate("unused", given, node.at), HeaderPlace)
                 self.ctx.do(node, "extract", {"type": "regular", "value": unused.name})
                 return
         value = self._first(node)
-        kind = plain(self.ctx.type_of(value))
-        if not is_header(kind):
+        kind = kinds.plain(self.ctx.type_of(value))
+        if not kinds.is_header(kind):
             hint = (
-                "Name a header of it." if isinstance(kind, CompositeType | StackType) else "Only headers are extracted."
+                "Name a header of it."
+                if isinstance(kind, kinds.CompositeType | kinds.StackType)
+                else "Only headers are extracted."
             )
             raise SourceFault(value.at, f"extract(…) takes a header, not {kind}", hint)
-        varying = any(isinstance(plain(t), Varbits) for t in kind.fields.values())  # type: ignore[attr-defined]
+        varying = any(isinstance(kinds.plain(t), kinds.Varbits) for t in kind.fields.values())  # type: ignore[attr-defined]
         length: Json | None = None
         if len(node.bound) > 1 and node.bound[1] is not None:
             length = {"type": "expression", "value": self.ctx.expressions.data(node.bound[1])}
@@ -492,14 +465,15 @@ class Packets(Part):
         else:
             self.ctx.do(node, "extract_VL", header, length)
 
-    def _extracted(self, value: Expression) -> Json:
-        if isinstance(value, Member) and value.name == "next" and isinstance(self._stack_type(value.base), StackType):
-            stack = self.ctx.expressions.place(value.base)
-            if not isinstance(stack, StackPlace):
-                raise Unexpected
-            return {"type": "stack", "value": stack.name}
-        inner = value.base if isinstance(value, Member) else None
-        if isinstance(value, Member) and isinstance(inner, Member) and inner.name == "next":
+    def _extracted(self, value: tree.Expression) -> Json:
+        if (
+            isinstance(value, tree.Member)
+            and value.name == "next"
+            and isinstance(self._stack_type(value.base), kinds.StackType)
+        ):
+            return {"type": "stack", "value": expect(self.ctx.expressions.place(value.base), StackPlace).name}
+        inner = value.base if isinstance(value, tree.Member) else None
+        if isinstance(value, tree.Member) and isinstance(inner, tree.Member) and inner.name == "next":
             stack = self.ctx.expressions.place(inner.base)
             if isinstance(stack, StackPlace):
                 return {"type": "union_stack", "value": [stack.name, value.name]}
@@ -509,34 +483,32 @@ class Packets(Part):
             raise SourceFault(value.at, "BMv2 extracts headers that the program names", hint)
         return {"type": "regular", "value": place.name}
 
-    def _stack_type(self, node: Expression) -> Type | None:
-        return plain(self.ctx.type_of(node)) if node.type is not None else None
+    def _stack_type(self, node: tree.Expression) -> kinds.Type | None:
+        return kinds.plain(self.ctx.type_of(node)) if node.type is not None else None
 
     # --- lookahead
 
-    def _lookahead(self, node: Call, kind: Type) -> Place:
+    def _lookahead(self, node: tree.Call, kind: kinds.Type) -> Place:
         place = self.ctx.storage.allocate("tmp", kind, node.at)
         self._look(place, kind, 0, node)
         return place
 
-    def _look(self, place: Place, kind: Type, offset: int, node: Call) -> int:
+    def _look(self, place: Place, kind: kinds.Type, offset: int, node: tree.Call) -> int:
         """Fills a place from the bits at an offset; the offset behind them."""
-        bare = plain(kind)
+        bare = kinds.plain(kind)
         match place:
             case HeaderPlace():
                 self.ctx.do(node, "add_header", place.json())
-                if not isinstance(bare, CompositeType):
-                    raise Unexpected
-                for name, inner in bare.fields.items():
+                for name, inner in expect(bare, kinds.CompositeType).fields.items():
                     offset = self._look(self.ctx.expressions.header_member(place, name), inner, offset, node)
                 return offset
             case StructPlace():
-                kinds = list(bare.fields.values()) if isinstance(bare, CompositeType) else []
-                kinds = list(bare.elements) if isinstance(bare, TupleType) else kinds
-                for member, inner in zip(place.members.values(), kinds, strict=True):
+                inner_kinds = list(bare.fields.values()) if isinstance(bare, kinds.CompositeType) else []
+                inner_kinds = list(bare.elements) if isinstance(bare, kinds.TupleType) else inner_kinds
+                for member, inner in zip(place.members.values(), inner_kinds, strict=True):
                     offset = self._look(member, inner, offset, node)
                 return offset
-            case StackPlace() if isinstance(bare, StackType):
+            case StackPlace() if isinstance(bare, kinds.StackType):
                 for element in place.elements:
                     offset = self._look(element, bare.element, offset, node)
                 return offset
@@ -548,18 +520,14 @@ class Packets(Part):
 
     # --- verify
 
-    def verify(self, node: Call) -> None:
+    def verify(self, node: tree.Call) -> None:
         """``verify(condition, error)``."""
-        condition, error = node.bound[0], node.bound[1]
-        if condition is None:
-            raise Unexpected
-        if error is None:
-            raise Unexpected
+        condition, error = (expect(value, tree.Expression) for value in node.bound)
         self.ctx.do(node, "verify", self.ctx.expressions.scalar(condition), self.ctx.expressions.data(error))
 
     # --- emit
 
-    def _emit(self, place: Place, node: Call) -> None:
+    def _emit(self, place: Place, node: tree.Call) -> None:
         match place:
             case HeaderPlace():
                 self.ctx.emitted.append(place.name)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, Unexpected
+from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, expect
 from p4switch.p4.lower.expressions import Expressions
 from p4switch.p4.lower.externs import Calls, Externs
 from p4switch.p4.lower.inlining import Inlining, Packets
@@ -33,25 +33,9 @@ from p4switch.p4.lower.values import (
     data_of,
     is_constant,
 )
+from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
-from p4switch.p4.syntax.tree import (
-    Action,
-    Binary,
-    Call,
-    Constant,
-    Declaration,
-    Default,
-    Expression,
-    ListOf,
-    Name,
-    Program,
-    State,
-    Table,
-    ValueSet,
-    Variable,
-)
-from p4switch.p4.syntax.tree import Instance as InstanceDecl
-from p4switch.p4.types.kinds import BOOL, CompositeType, DeclaredType, SetType, TupleType, plain
+from p4switch.p4.types import kinds
 from p4switch.p4.types.programs import Checker
 
 MOST_CASES = 4096
@@ -61,7 +45,7 @@ MOST_CASES = 4096
 class Programs(Part):
     """Makes instances and puts their code in."""
 
-    def call_program(self, node: Call, instance: ProgramInstance) -> None:
+    def call_program(self, node: tree.Call, instance: ProgramInstance) -> None:
         """The code of a parser or control is put in."""
         self.ctx.running.append(instance)
         try:
@@ -69,7 +53,7 @@ class Programs(Part):
         finally:
             self.ctx.running.pop()
 
-    def direct_instance(self, node: Call, program: Program) -> ProgramInstance:
+    def direct_instance(self, node: tree.Call, program: tree.Program) -> ProgramInstance:
         """``C.apply(…)`` of a type: an instance that has its name."""
         around = self.ctx.running[-1]
         found = around.directly.get(node)
@@ -96,61 +80,61 @@ class Programs(Part):
                 made.bound[parameter] = self.ctx.expressions.constant_place(argument, parameter.type)
         for local in program.locals:
             match local:
-                case InstanceDecl():
+                case tree.Instance():
                     made.bound[local] = self.make(local, instance)
-                case Table():
+                case tree.Table():
                     name = full_name(local, instance)
                     made.bound[local] = TableInstance(name, local, made, instance.path)
-                case ValueSet():
+                case tree.ValueSet():
                     made.bound[local] = self._value_set(local, instance)
         self.ctx.environment = outer
         return made
 
-    def make(self, declaration: InstanceDecl, around: ProgramInstance | None) -> Instance:
+    def make(self, declaration: tree.Instance, around: ProgramInstance | None) -> Instance:
         """An instance of an extern, parser or control."""
         kind = declaration.type
         name = full_name(declaration, around)
         arguments = []
         for value in declaration.bound:
-            if value is not None and isinstance(value.type, DeclaredType):
+            if value is not None and isinstance(value.type, kinds.DeclaredType):
                 arguments.append(self.constructed(value, around))
             else:
                 arguments.append(self.ctx.evaluate(value))
         path = f"{around.path if around is not None else ''}{declaration.name}_"
-        if isinstance(kind.declaration, Program):
+        if isinstance(kind.declaration, tree.Program):
             return ProgramInstance(name, kind, arguments, declaration, declaration.at, path)
         found = Instance(name, kind, arguments, declaration, declaration.at, path)
         self.ctx.instances.append(found)
         return found
 
-    def constructed(self, value: Expression, around: ProgramInstance | None) -> Any:
+    def constructed(self, value: tree.Expression, around: ProgramInstance | None) -> Any:
         """An object that is an argument: one that has a name, or one that is made for it."""
-        if isinstance(value, Name):
+        if isinstance(value, tree.Name):
             return self.ctx.inlining.object(value)
-        if not isinstance(value, Call) or not isinstance(value.type, DeclaredType):
+        if not isinstance(value, tree.Call) or not isinstance(value.type, kinds.DeclaredType):
             raise SourceFault(value.at, "this is no object")
         declaration = value.type.declaration
         arguments = [
-            self.constructed(v, around) if v is not None and isinstance(v.type, DeclaredType) else self.ctx.evaluate(v)
+            self.constructed(v, around)
+            if v is not None and isinstance(v.type, kinds.DeclaredType)
+            else self.ctx.evaluate(v)
             for v in value.bound
         ]
         prefix = f"{around.name}." if around is not None else ""
-        if isinstance(declaration, Program):
+        if isinstance(declaration, tree.Program):
             name = prefix + declaration.name  # an annotation of the type names no instance
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
         found = Instance(prefix + local_name(declaration), value.type, arguments, declaration, value.at)
         self.ctx.instances.append(found)
         return found
 
-    def _value_set(self, declaration: ValueSet, around: ProgramInstance) -> ValueSetInstance:
-        kind = declaration.type
-        if not isinstance(kind, SetType):
-            raise Unexpected
-        bare = plain(kind.element)
+    def _value_set(self, declaration: tree.ValueSet, around: ProgramInstance) -> ValueSetInstance:
+        kind = expect(declaration.type, kinds.SetType)
+        bare = kinds.plain(kind.element)
         parts = [kind.element]
-        if isinstance(bare, CompositeType):
+        if isinstance(bare, kinds.CompositeType):
             parts = list(bare.fields.values())
-        elif isinstance(bare, TupleType):
+        elif isinstance(bare, kinds.TupleType):
             parts = list(bare.elements)
         item: Json = {
             "name": full_name(declaration, around),
@@ -164,45 +148,44 @@ class Programs(Part):
 
     # --- bodies
 
-    def program_body(self, program: Program, at: Any) -> None:
+    def program_body(self, program: tree.Program, at: Any) -> None:
         """The code of a parser or control, with its parameters bound in the present environment."""
         inner = self.ctx.environment
         around = self.ctx.running[-1]
         for local in program.locals:
             match local:
-                case Action():
+                case tree.Action():
                     inner.bound[local] = ActionInstance(full_name(local, around), local, inner)
-                case Table():
+                case tree.Table():
                     table = inner.find(local)
                     table.environment = inner
-                case Constant():
+                case tree.Constant():
                     inner.bound[local] = self.ctx.expressions.place(local.initial)
-                case Variable():
+                case tree.Variable():
                     self._local_variable(local, around)
         if program.kind == "parser":
             self._parser(program, around, at)
         elif program.body is not None:
             self.ctx.statements.block_of(program.body)
 
-    def _local_variable(self, local: Variable, around: ProgramInstance) -> None:
-        if around.environment is None:
-            raise Unexpected
-        place = around.environment.bound.get(local)
+    def _local_variable(self, local: tree.Variable, around: ProgramInstance) -> None:
+        bound = expect(around.environment, Environment).bound
+        place = bound.get(local)
         if place is None:
             outer, self.ctx.path = self.ctx.path, around.path
             place = self.ctx.inlining.fresh(local)
             self.ctx.path = outer
-            around.environment.bound[local] = place
+            bound[local] = place
         self.ctx.environment.bound[local] = place
         self.ctx.statements.variable(local)
 
     # --- parsers
 
-    def _parser(self, program: Program, around: ProgramInstance, at: Any) -> None:
+    def _parser(self, program: tree.Program, around: ProgramInstance, at: Any) -> None:
         steps = {state.name: self._state(state) for state in program.states}
         self.ctx.out.append(Graph(at.at, at.end, steps, around.path))
 
-    def _state(self, state: State) -> Step:
+    def _state(self, state: tree.State) -> Step:
         outer_environment, outer_out = self.ctx.environment, self.ctx.out
         self.ctx.environment, self.ctx.out = Environment(outer_environment), []
         try:
@@ -231,7 +214,7 @@ class Programs(Part):
         finally:
             self.ctx.environment, self.ctx.out = outer_environment, outer_out
 
-    def _select_key(self, place: Place, node: Expression) -> Json:
+    def _select_key(self, place: Place, node: tree.Expression) -> Json:
         """A key of a select: a field, or a copy of what it is."""
         if isinstance(place, FieldPlace):
             return place.target()
@@ -240,16 +223,18 @@ class Programs(Part):
             return last
         copy = self.ctx.temporary(place.type, "key")
         data = data_of(place)
-        self.ctx.expressions.assign(copy, Value(BOOL if place.type is BOOL else place.type, place.json()), node)
+        self.ctx.expressions.assign(
+            copy, Value(kinds.BOOL if place.type is kinds.BOOL else place.type, place.json()), node
+        )
         del data
         return copy.target()
 
-    def _cases_of(self, keyset: Expression, state: str, keys: list[tuple[Json, int]]) -> list[Case]:
+    def _cases_of(self, keyset: tree.Expression, state: str, keys: list[tuple[Json, int]]) -> list[Case]:
         """The cases that one of the program becomes: ranges are several masks."""
-        values = keyset.items if isinstance(keyset, ListOf) else [keyset]
-        if len(values) == 1 and isinstance(values[0], Default):
+        values = keyset.items if isinstance(keyset, tree.ListOf) else [keyset]
+        if len(values) == 1 and isinstance(values[0], tree.Default):
             return [Case(None, None, state)]
-        if len(values) == 1 and isinstance(values[0].type, SetType) and isinstance(values[0], Name):
+        if len(values) == 1 and isinstance(values[0].type, kinds.SetType) and isinstance(values[0], tree.Name):
             found = self.ctx.environment.find(values[0].target)
             if isinstance(found, ValueSetInstance):
                 return [Case(None, found.name, state)]
@@ -261,41 +246,39 @@ class Programs(Part):
             alternatives = [[*before, option] for before in alternatives for option in options]
         return [Case(alternative, None, state) for alternative in alternatives]
 
-    def _masks(self, value: Expression, width: int) -> list[tuple[int, int]]:
+    def _masks(self, value: tree.Expression, width: int) -> list[tuple[int, int]]:
         ones = (1 << width) - 1
-        if isinstance(value, Default):
+        if isinstance(value, tree.Default):
             return [(0, 0)]
-        if isinstance(value, Binary) and value.operator == "&&&":
+        if isinstance(value, tree.Binary) and value.operator == "&&&":
             return [(self._key_value(value.left) & ones, self._key_value(value.right) & ones)]
-        if isinstance(value, Binary) and value.operator == "..":
+        if isinstance(value, tree.Binary) and value.operator == "..":
             low, high = self._key_value(value.left), self._key_value(value.right)
             if low < 0:
                 # Signed: the negative part and the other one.
                 negative = ranges_as_masks(low & ones, min(high, -1) & ones, width)
                 return negative + (ranges_as_masks(0, high, width) if high >= 0 else [])
             return ranges_as_masks(low, high, width)
-        if isinstance(value.type, SetType):
+        if isinstance(value.type, kinds.SetType):
             raise SourceFault(value.at, "a value set stands alone in a case")
         return [(self._key_value(value) & ones, ones)]
 
-    def _key_value(self, node: Expression) -> int:
+    def _key_value(self, node: tree.Expression) -> int:
         found = self.ctx.evaluate(node)
         if found is None:
             raise SourceFault(node.at, "this key must be known when the program is compiled")
         if isinstance(found, bool | int):
             return int(found)
-        if node.type is None:
-            raise Unexpected
-        return self.ctx.member_number(found, plain(node.type))
+        return self.ctx.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
 
 
-def local_name(declaration: Declaration) -> str:
+def local_name(declaration: tree.Declaration) -> str:
     """What the control plane calls something within what is around it."""
     note = declaration.annotation("name")
     return note.string if note is not None and note.string else declaration.name
 
 
-def full_name(declaration: Declaration, around: Instance | None) -> str:
+def full_name(declaration: tree.Declaration, around: Instance | None) -> str:
     """What the control plane calls something; a name that begins with a dot is whole already."""
     name = local_name(declaration)
     if name.startswith("."):
@@ -312,7 +295,7 @@ WIDEST: Final = 64
 class Checksums(Part):
     """Lowers checksums."""
 
-    def checksum(self, node: Call) -> None:
+    def checksum(self, node: tree.Call) -> None:
         """A call of verify_checksum, update_checksum, or those with the payload."""
         name = node.target.name
         if self.ctx.where != "checksum":
@@ -367,7 +350,7 @@ class Emitter:
 
     def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: Sources) -> None:
         found = checker.globals.find("NoAction")
-        self.ctx = ctx = Lowering(diagnostics, checker.types, found if isinstance(found, Action) else None)
+        self.ctx = ctx = Lowering(diagnostics, checker.types, found if isinstance(found, tree.Action) else None)
         ctx.expressions = Expressions(ctx)
         ctx.inlining = Inlining(ctx)
         ctx.packets = Packets(ctx)
@@ -383,11 +366,11 @@ class Emitter:
         self.names: set[str] = set()
         self.blocks: dict[str, ProgramInstance] = {}
 
-    def program(self, declarations: list[Declaration], name: str) -> Json:
+    def program(self, declarations: list[tree.Declaration], name: str) -> Json:
         """The JSON of a program."""
         main = self._main(declarations)
         for declaration in declarations:
-            if isinstance(declaration, InstanceDecl) and declaration is not main:
+            if isinstance(declaration, tree.Instance) and declaration is not main:
                 self.ctx.environment = self.ctx.program_environment
                 self.ctx.program_environment.bound[declaration] = self.ctx.programs.make(declaration, None)
         self.ctx.environment = self.ctx.program_environment
@@ -406,17 +389,17 @@ class Emitter:
         deparser = self._deparser_of(parameters)
         return self._whole(name, parser, pipelines, deparser)
 
-    def _main(self, declarations: list[Declaration]) -> InstanceDecl:
-        found = [d for d in declarations if isinstance(d, InstanceDecl) and d.name == "main"]
+    def _main(self, declarations: list[tree.Declaration]) -> tree.Instance:
+        found = [d for d in declarations if isinstance(d, tree.Instance) and d.name == "main"]
         at = declarations[-1].at if declarations else 0
         if not found:
             raise SourceFault(at, "the program has no 'main'", "End it with V1Switch(…) main;")
         kind = found[0].type
-        if not isinstance(kind, DeclaredType) or kind.name != "V1Switch":
+        if not isinstance(kind, kinds.DeclaredType) or kind.name != "V1Switch":
             raise SourceFault(found[0].at, f"'main' is {kind}, not V1Switch")
         return found[0]
 
-    def _block(self, value: Expression) -> ProgramInstance:
+    def _block(self, value: tree.Expression) -> ProgramInstance:
         found = self.ctx.programs.constructed(value, None)
         if not isinstance(found, ProgramInstance):
             raise SourceFault(value.at, "this is no parser or control")
@@ -451,9 +434,9 @@ class Emitter:
         return self.ctx.out
 
     def _parser_of(self, places: tuple[Place, Place, Place]) -> Json:
-        packet = NoHeader(BOOL)
+        packet = NoHeader(kinds.BOOL)
         codes = self._run("parser", [packet, *places])
-        layout = ParserLayout(self.info, lambda: self.ctx.temporary(BOOL))
+        layout = ParserLayout(self.info, lambda: self.ctx.temporary(kinds.BOOL))
         start, states = layout.run(codes)
         return {"name": "parser", "id": 0, "init_state": start, "parse_states": states}
 
@@ -486,7 +469,7 @@ class Emitter:
             raise SourceFault(code.at, "the target runs no statements in a checksum control", hint)
 
     def _deparser_of(self, places: tuple[Place, Place, Place]) -> Json:
-        steps = _flat(self._run("deparser", [NoHeader(BOOL), places[0]]))
+        steps = _flat(self._run("deparser", [NoHeader(kinds.BOOL), places[0]]))
         for code in steps:
             if isinstance(code, Graph) or not (isinstance(code, Do) and code.operation == "log_msg"):
                 hint = "emit(…) leaves invalid headers out by itself; do the rest in egress."
@@ -570,8 +553,8 @@ class Emitter:
         return self._shared[parameter]
 
     def _annotated(self, kind: Any, place: Place, number: int, found: list[Json]) -> None:
-        bare = plain(kind)
-        if not isinstance(bare, CompositeType) or not isinstance(place, StructPlace):
+        bare = kinds.plain(kind)
+        if not isinstance(bare, kinds.CompositeType) or not isinstance(place, StructPlace):
             return
         for declared in bare.declaration.fields:
             member = place.members[declared.name]
@@ -635,7 +618,7 @@ class Emitter:
 
     def _register(self, instance: Instance, number: int) -> Json:
         element = instance.type.arguments[0]
-        if not is_scalar(element) or (bits_of(element) is None and plain(element) is not BOOL):
+        if not is_scalar(element) or (bits_of(element) is None and kinds.plain(element) is not kinds.BOOL):
             hint = "Use bit<…> of the width of all fields, and a ++ b and slices."
             raise SourceFault(instance.at, f"a register holds numbers, not {element}", hint)
         return {

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower.layout import Apply, Branch, Code, Invoke, Labelled, Leave, Loop, Stop
 from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, Part, TableInstance, storage_width
 from p4switch.p4.lower.values import (
@@ -17,38 +17,9 @@ from p4switch.p4.lower.values import (
     hexadecimal,
     operation,
 )
+from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
-from p4switch.p4.syntax.tree import (
-    Action,
-    ActionRef,
-    Assign,
-    Binary,
-    Block,
-    Call,
-    CallStatement,
-    Constant,
-    Default,
-    Empty,
-    Exit,
-    Expression,
-    For,
-    Function,
-    If,
-    Index,
-    KeyElement,
-    LeaveLoop,
-    Member,
-    Name,
-    Number,
-    Program,
-    Return,
-    Slice,
-    Switch,
-    Table,
-    Unary,
-    Variable,
-)
-from p4switch.p4.types.kinds import BOOL, ActionRun, CompositeType, DeclaredType, plain
+from p4switch.p4.types import kinds
 from p4switch.p4.types.statements import MOST_PRIORITY
 
 if TYPE_CHECKING:
@@ -58,7 +29,7 @@ if TYPE_CHECKING:
 # Keys of tables and selects: their names, and the values that entries give them.
 
 
-def key_name(key: KeyElement) -> str:
+def key_name(key: tree.KeyElement) -> str:
     """What the control plane calls a key: its @name, else the expression as it is written."""
     for note in key.annotations:
         if note.name == "name" and note.string is not None:
@@ -71,16 +42,16 @@ def key_name(key: KeyElement) -> str:
     return found
 
 
-def spelled(node: Expression) -> str | None:
+def spelled(node: tree.Expression) -> str | None:
     """A key's name as it follows from its expression; None if none does."""
     match node:
-        case Name():
+        case tree.Name():
             return node.name
-        case Member():
+        case tree.Member():
             base = node.base
-            kind = plain(base.type) if base.type is not None else None
+            kind = kinds.plain(base.type) if base.type is not None else None
             name = node.name
-            if isinstance(kind, CompositeType):
+            if isinstance(kind, kinds.CompositeType):
                 for declared in kind.declaration.fields:
                     note = declared.annotation("name") if declared.name == name else None
                     if note is not None and note.string:
@@ -89,46 +60,44 @@ def spelled(node: Expression) -> str | None:
                 return name[1:]
             inner = spelled(base)
             return None if inner is None else f"{inner}.{name}"
-        case Index():
+        case tree.Index():
             base_name, index = spelled(node.base), spelled(node.index)
             return None if base_name is None or index is None else f"{base_name}[{index}]"
-        case Slice():
+        case tree.Slice():
             parts = (spelled(node.base), spelled(node.high), spelled(node.low))
             return None if None in parts else f"{parts[0]}[{parts[1]}:{parts[2]}]"
-        case Number():
+        case tree.Number():
             letter = {16: "x", 2: "b", 8: "o"}.get(node.base)
             return f"0{letter}{node.number:{letter}}" if letter else str(node.number)
-        case Binary(operator="&"):
+        case tree.Binary(operator="&"):
             left, right = spelled(node.left), spelled(node.right)
             return None if left is None or right is None else f"{left} & {right}"
-        case Call() if node.target == "isValid" and isinstance(node.callee, Member):
+        case tree.Call() if node.target == "isValid" and isinstance(node.callee, tree.Member):
             inner = spelled(node.callee.base)
             return None if inner is None else f"{inner}.$valid$"
     return None
 
 
-def element_of_entry(lowering: "Lowering", value: Expression, key: Json) -> Json:
+def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) -> Json:
     """One key of an entry, as BMv2's JSON has it."""
     width, match = key["$width"], key["match_type"]
     ones = (1 << width) - 1
     number: int | None = None
     mask = ones
     low = high = 0
-    if isinstance(value, Default):
+    if isinstance(value, tree.Default):
         number, mask, low, high = 0, 0, 0, ones
-    elif isinstance(value, Binary) and value.operator == "&&&":
+    elif isinstance(value, tree.Binary) and value.operator == "&&&":
         number = _number(lowering, value.left, width)
         mask = _number(lowering, value.right, width)
         number &= mask
-    elif isinstance(value, Binary) and value.operator == "..":
+    elif isinstance(value, tree.Binary) and value.operator == "..":
         low, high = _number(lowering, value.left, width), _number(lowering, value.right, width)
     else:
         number = low = high = _number(lowering, value, width)
     if match == "range":
         return {"match_type": match, "start": hexadecimal(low, width), "end": hexadecimal(high, width)}
-    if number is None:
-        raise Unexpected
-    text = hexadecimal(number, width)
+    text = hexadecimal(expect(number, int), width)
     if match == "exact":
         return {"match_type": match, "key": text}
     if match == "lpm":
@@ -136,16 +105,14 @@ def element_of_entry(lowering: "Lowering", value: Expression, key: Json) -> Json
     return {"match_type": match, "key": text, "mask": hexadecimal(mask, width)}
 
 
-def _number(lowering: "Lowering", node: Expression, width: int) -> int:
+def _number(lowering: "Lowering", node: tree.Expression, width: int) -> int:
     found: Any = lowering.evaluate(node)
     if found is None:
         raise SourceFault(node.at, "this key must be known when the program is compiled")
-    if isinstance(found, bool) or node.type is BOOL:
+    if isinstance(found, bool) or node.type is kinds.BOOL:
         return int(found)
     if not isinstance(found, int):
-        if node.type is None:
-            raise Unexpected
-        found = lowering.member_number(found, plain(node.type))
+        found = lowering.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
     return int(found) & ((1 << width) - 1)
 
 
@@ -164,14 +131,14 @@ def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
 class Statements(Part):
     """Lowers statements."""
 
-    def body_of(self, callee: Action | Function | Program, at: Any) -> None:
+    def body_of(self, callee: tree.Action | tree.Function | tree.Program, at: Any) -> None:
         """The code of a callee, with its parameters bound."""
-        if isinstance(callee, Program):
+        if isinstance(callee, tree.Program):
             self.ctx.programs.program_body(callee, at)
         elif callee.body is not None:
             self.block_of(callee.body)
 
-    def block_of(self, block: Block) -> None:
+    def block_of(self, block: tree.Block) -> None:
         """The statements of a block, with names of their own."""
         outer = self.ctx.environment
         self.ctx.environment = Environment(outer)
@@ -182,34 +149,34 @@ class Statements(Part):
     def statement(self, item: Any) -> None:
         """One statement or declaration."""
         match item:
-            case Assign():
+            case tree.Assign():
                 self._assignment(item)
-            case CallStatement():
+            case tree.CallStatement():
                 self.ctx.calls.call_statement(item.call)
-            case If():
+            case tree.If():
                 self._if(item)
-            case For():
+            case tree.For():
                 self.ctx.loops.loop(item)
-            case LeaveLoop():
+            case tree.LeaveLoop():
                 self.ctx.out.append(Leave(item.at, item.end, self.ctx.open_loops[-1][item.word]))
-            case Block():
+            case tree.Block():
                 self.block_of(item)
-            case Variable():
+            case tree.Variable():
                 self.variable(item)
-            case Constant():
+            case tree.Constant():
                 self.ctx.environment.bound[item] = self.ctx.expressions.place(item.initial)
-            case Return():
+            case tree.Return():
                 self._return(item)
-            case Exit():
+            case tree.Exit():
                 self._exit(item)
-            case Switch():
+            case tree.Switch():
                 self._switch(item)
-            case Empty():
+            case tree.Empty():
                 pass
             case _:
                 raise SourceFault(item.at, "this is not taken among statements")
 
-    def variable(self, item: Variable) -> None:
+    def variable(self, item: tree.Variable) -> None:
         """A variable with its initial value; a header begins invalid."""
         place = self.ctx.environment.bound.get(item)
         if place is None:
@@ -222,7 +189,7 @@ class Statements(Part):
             self.ctx.environment.bound[item] = place
             self.ctx.inlining.invalidate(place, item)
 
-    def _assignment(self, item: Assign) -> None:
+    def _assignment(self, item: tree.Assign) -> None:
         self.ctx.holds_index = item.right.effects
         target = self.ctx.expressions.target(item.left)
         self.ctx.holds_index = False
@@ -230,19 +197,19 @@ class Statements(Part):
         if item.left.effects:
             # In 'left op= value' the left side stands on the right, too, and is evaluated once.
             node, place = item.left, target
-            while isinstance(node, Slice) and isinstance(place, SlicePlace):
+            while isinstance(node, tree.Slice) and isinstance(place, SlicePlace):
                 node, place = node.base, place.base
             self.ctx.settled = {**outer, node: place}
         value = self.ctx.expressions.place(item.right)
         self.ctx.settled = outer
         self.ctx.expressions.assign(target, value, item)
 
-    def _return(self, item: Return) -> None:
+    def _return(self, item: tree.Return) -> None:
         if item.value is not None and self.ctx.callees and self.ctx.callees[-1].result is not None:
             self.ctx.expressions.assign(self.ctx.callees[-1].result, self.ctx.expressions.place(item.value), item)
         self.ctx.out.append(Leave(item.at, item.end, self.ctx.callees[-1].label if self.ctx.callees else None))
 
-    def _exit(self, item: Exit) -> None:
+    def _exit(self, item: tree.Exit) -> None:
         """What was copied in for callees comes out before (specification, section 12.5)."""
         for callee in reversed(self.ctx.callees):
             for place, copy in callee.copies:
@@ -251,14 +218,14 @@ class Statements(Part):
 
     # --- if and switch
 
-    def _if(self, item: If) -> None:
+    def _if(self, item: tree.If) -> None:
         node, negated = item.condition, False
-        while isinstance(node, Unary) and node.operator == "!":
+        while isinstance(node, tree.Unary) and node.operator == "!":
             node, negated = node.operand, not negated
         if (
-            isinstance(node, Member)
+            isinstance(node, tree.Member)
             and node.name in ("hit", "miss")
-            and isinstance(node.base, Call)
+            and isinstance(node.base, tree.Call)
             and self.ctx.where == "control"
         ):
             self._if_hit(item, node, negated)
@@ -275,9 +242,7 @@ class Statements(Part):
         no = self.ctx.expressions.collected(lambda: self.statement(item.no)) if item.no is not None else []
         self.ctx.out.append(Branch(item.condition.at, item.condition.end, condition, yes, no))
 
-    def _if_hit(self, item: If, node: Member, negated: bool) -> None:
-        if not isinstance(node.base, Call):
-            raise Unexpected
+    def _if_hit(self, item: tree.If, node: tree.Member, negated: bool) -> None:
         apply = self.ctx.tables.apply_table(node.base)
         yes = self.ctx.expressions.collected(lambda: self.statement(item.yes))
         no = self.ctx.expressions.collected(lambda: self.statement(item.no)) if item.no is not None else []
@@ -285,8 +250,8 @@ class Statements(Part):
             yes, no = no, yes
         apply.hit, apply.miss = yes, no
 
-    def _switch(self, item: Switch) -> None:
-        if isinstance(item.subject.type, ActionRun):
+    def _switch(self, item: tree.Switch) -> None:
+        if isinstance(item.subject.type, kinds.ActionRun):
             self._switch_on_action(item)
             return
         subject = self.ctx.expressions.place(item.subject)
@@ -294,16 +259,16 @@ class Statements(Part):
             subject = self.ctx.expressions.held(subject, item.subject)
         self._cases(item, subject, 0)
 
-    def _cases(self, item: Switch, subject: Any, first: int) -> None:
+    def _cases(self, item: tree.Switch, subject: Any, first: int) -> None:
         """The cases from one on, as a chain of conditions."""
-        labels: list[Expression] = []
+        labels: list[tree.Expression] = []
         for position in range(first, len(item.cases)):
             case = item.cases[position]
             labels.append(case.label)
             if case.body is None:
                 continue
             body = case.body
-            if any(isinstance(label, Default) for label in labels):
+            if any(isinstance(label, tree.Default) for label in labels):
                 self.block_of(body)
                 return
             condition = None
@@ -311,29 +276,24 @@ class Statements(Part):
                 value = self.ctx.known(self.ctx.evaluate(label), subject.type)
                 same = operation("==", data_of(subject), data_of(value))
                 condition = same if condition is None else operation("or", condition, same)
-            if condition is None:
-                raise Unexpected
+            condition = expect(condition, dict)
             yes = self.ctx.expressions.collected(lambda body=body: self.block_of(body))
             no = self.ctx.expressions.collected(lambda after=position + 1: self._cases(item, subject, after))
             self.ctx.out.append(Branch(case.at, case.label.end, condition, yes, no))
             return
 
-    def _switch_on_action(self, item: Switch) -> None:
-        if not isinstance(item.subject, Member):
-            raise Unexpected
-        if not isinstance(item.subject.base, Call):
-            raise Unexpected
-        apply = self.ctx.tables.apply_table(item.subject.base)
+    def _switch_on_action(self, item: tree.Switch) -> None:
+        apply = self.ctx.tables.apply_table(expect(item.subject, tree.Member).base)
         table = apply.table.declaration
         numbers = {ref.name: i for i, ref in enumerate(table.actions)}
-        pending: list[Expression] = []
+        pending: list[tree.Expression] = []
         for case in item.cases:
             pending.append(case.label)
             if case.body is None:
                 continue
             body: list[Code] = self.ctx.expressions.collected(lambda body=case.body: self.block_of(body))
             for label in pending:
-                if isinstance(label, Default):
+                if isinstance(label, tree.Default):
                     apply.otherwise = body
                 else:
                     apply.actions[numbers[label.name]] = body  # type: ignore[attr-defined]
@@ -346,7 +306,7 @@ class Statements(Part):
 class Loops(Part):
     """Lowers loops."""
 
-    def loop(self, item: For) -> None:
+    def loop(self, item: tree.For) -> None:
         """``for``: in an action, or one by itself."""
         outer, self.ctx.environment = self.ctx.environment, Environment(self.ctx.environment)
         for statement in item.initial:
@@ -362,7 +322,7 @@ class Loops(Part):
             self.ctx.out.append(loop)
         self.ctx.environment = outer
 
-    def _round(self, item: For, labels: dict[str, object]) -> None:
+    def _round(self, item: tree.For, labels: dict[str, object]) -> None:
         """What a loop does each time."""
         leave = [Leave(item.condition.at, item.condition.end, labels["break"])]
         known = self.ctx.evaluate(item.condition) if not item.condition.effects else None
@@ -385,7 +345,7 @@ class Loops(Part):
         flags: dict[object, FieldPlace] = {}
         loop.steps = self._with_flags(loop.steps, {loop.label}, loop.label, flags)
         for flag in flags.values():
-            self.ctx.expressions.assign(flag, Value(BOOL, FALSE, False), loop)
+            self.ctx.expressions.assign(flag, Value(kinds.BOOL, FALSE, False), loop)
         self.ctx.out.append(loop)
         for label, flag in flags.items():
             self.ctx.out.append(Branch(loop.at, loop.end, flag.json(), [Leave(loop.at, loop.end, label)], []))
@@ -405,9 +365,9 @@ class Loops(Part):
                 case Loop():
                     code.steps = self._with_flags(code.steps, within | {code.label}, behind, flags)
                 case Leave() if code.label not in within:
-                    flag = flags.setdefault(code.label, self.ctx.temporary(BOOL))
+                    flag = flags.setdefault(code.label, self.ctx.temporary(kinds.BOOL))
                     found += self.ctx.expressions.collected(
-                        lambda flag=flag, at=code: self.ctx.expressions.assign(flag, Value(BOOL, TRUE, True), at)
+                        lambda flag=flag, at=code: self.ctx.expressions.assign(flag, Value(kinds.BOOL, TRUE, True), at)
                     )
                     code.label = behind
             found.append(code)
@@ -424,8 +384,9 @@ LARGEST_TABLE = (1 << 32) - 1
 class Tables(Part):
     """Lowers tables."""
 
-    def apply_table(self, node: Call) -> Apply:
+    def apply_table(self, call: tree.Expression) -> Apply:
         """``t.apply()``: the keys are worked out, then it is looked up."""
+        node = expect(call, tree.Call)
         table = self._table(node)
         if self.ctx.where != "control" or self.ctx.block not in ("ingress", "egress"):
             raise SourceFault(node.at, "tables are applied in the ingress and egress controls only")
@@ -442,15 +403,13 @@ class Tables(Part):
         self.ctx.out.append(found)
         return found
 
-    def _table(self, node: Call) -> TableInstance:
-        if not isinstance(node.callee, Member):
-            raise Unexpected
-        found = self.ctx.inlining.object(node.callee.base)
+    def _table(self, node: tree.Call) -> TableInstance:
+        found = self.ctx.inlining.object(expect(node.callee, tree.Member).base)
         if not isinstance(found, TableInstance):
             raise SourceFault(node.at, "this is no table")
         return found
 
-    def _lower(self, table: TableInstance, node: Call) -> None:
+    def _lower(self, table: TableInstance, node: tree.Call) -> None:
         declaration = table.declaration
         keys = [self._key(key, table) for key in declaration.keys]
         matched = [key for key in keys if key["match_type"] != "selector"]
@@ -487,11 +446,9 @@ class Tables(Part):
             self.ctx.diagnostics.warning(declaration.at, message)
         self.ctx.applied_tables.append(table)
 
-    def _again(self, table: TableInstance, node: Call) -> None:
+    def _again(self, table: TableInstance, node: tree.Call) -> None:
         """A table that is applied in a second place: its keys are worked out there as well."""
-        if table.json is None:
-            raise Unexpected
-        before = [key["target"] for key in table.json["key"]]
+        before = [key["target"] for key in expect(table.json, dict)["key"]]
         keys = [key for key in table.declaration.keys if key.match != "selector"]
         for key, target in zip(keys, before, strict=True):
             found = self._key(key, table)
@@ -504,7 +461,7 @@ class Tables(Part):
                 origin = FieldPlace(found["$type"], *found["target"])
                 self.ctx.expressions.assign(FieldPlace(found["$type"], *target), origin, key)
 
-    def _check_size(self, size: int, declaration: Table) -> None:
+    def _check_size(self, size: int, declaration: tree.Table) -> None:
         given = declaration.properties.get("size")
         at = given.value.at if given is not None else declaration.at
         entries = len(declaration.entries or ())
@@ -516,7 +473,7 @@ class Tables(Part):
 
     # --- keys
 
-    def _key(self, key: KeyElement, table: TableInstance) -> Json:
+    def _key(self, key: tree.KeyElement, table: TableInstance) -> Json:
         place = self.ctx.expressions.place(key.expression)
         kind = self.ctx.type_of(key.expression)
         name = key_name(key)
@@ -545,22 +502,20 @@ class Tables(Part):
 
     # --- actions
 
-    def _actions(self, table: TableInstance) -> list[tuple[ActionRef, Json]]:
+    def _actions(self, table: TableInstance) -> list[tuple[tree.ActionRef, Json]]:
         """The actions of a table, each lowered for itself; the default one is among them."""
         refs = list(table.declaration.actions)
         names = {ref.name for ref in refs}
         if table.declaration.default is None and "NoAction" not in names and self.ctx.no_action is not None:
             at = table.declaration.at
-            ref = ActionRef(at, at, "NoAction", True, [], [])
+            ref = tree.ActionRef(at, at, "NoAction", True, [], [])
             ref.target = self.ctx.no_action
             refs.append(ref)
         return [(ref, self.action_json(ref)) for ref in refs]
 
-    def action_json(self, ref: ActionRef) -> Json:
+    def action_json(self, ref: tree.ActionRef) -> Json:
         """An action of a table's list: its parameters with a direction are bound, the others come with entries."""
-        action = ref.target
-        if not isinstance(action, Action):
-            raise Unexpected
+        action = expect(ref.target, tree.Action)
         instance = self.ctx.environment.find(action)
         if not isinstance(instance, ActionInstance):
             instance = ActionInstance(global_name(action), action, self.ctx.program_environment)
@@ -578,7 +533,7 @@ class Tables(Part):
                 places.append(self.ctx.expressions.target(value) if value is not None else None)
         self.ctx.path = body_path
         directed = [p for p in action.parameters if p.direction]
-        call = Call(ref.at, ref.end, Name(ref.at, ref.end, ref.name), [], [])
+        call = tree.Call(ref.at, ref.end, tree.Name(ref.at, ref.end, ref.name), [], [])
         self.ctx.inlining.bind(call, callee, directed, places, inner, action, closed=False)
         for parameter in action.parameters:
             if not parameter.direction:
@@ -624,7 +579,7 @@ class Tables(Part):
             "action_entry_const": declaration.default_constant,
         }
 
-    def _action_data(self, ref: ActionRef, action: Json) -> list[str]:
+    def _action_data(self, ref: tree.ActionRef, action: Json) -> list[str]:
         parameters = [p for p in ref.target.parameters if not p.direction]
         values = ref.bound[len(ref.target.parameters) - len(parameters) :]
         found = []
@@ -715,24 +670,20 @@ class Tables(Part):
         self.ctx.expressions.assign(copy, Value(kind, json), at)
         return copy.target()
 
-    def _object_of(self, table: TableInstance, value: Expression, at: Any) -> Instance:
+    def _object_of(self, table: TableInstance, value: tree.Expression, at: Any) -> Instance:
         """The object that a property names or makes."""
-        if isinstance(value, Call):
+        if isinstance(value, tree.Call):
             key = (id(table), at.name)
             known: Instance | None = self.ctx.environment.bound.get(key)
             if known is None:
-                if not isinstance(value.type, DeclaredType):
-                    raise Unexpected
+                kind = expect(value.type, kinds.DeclaredType)
                 note = at.annotation("name")
                 arguments = [self.ctx.evaluate(v) for v in value.bound]
                 name = note.string if note is not None and note.string else f"{table.name}.{at.name}"
-                known = Instance(name.removeprefix("."), value.type, arguments, at, value.at)
+                known = Instance(name.removeprefix("."), kind, arguments, at, value.at)
                 self.ctx.environment.bound[key] = known
             return known
-        found = self.ctx.inlining.object(value)
-        if not isinstance(found, Instance):
-            raise Unexpected
-        return found
+        return expect(self.ctx.inlining.object(value), Instance)
 
     def _attached(self, table: TableInstance, item: Json) -> None:
         counters = table.declaration.properties.get("counters")
@@ -763,11 +714,11 @@ class Tables(Part):
 
 
 def _match_type(keys: list[Json]) -> str:
-    kinds = {key["match_type"] for key in keys}
-    return next((kind for kind in ("range", "ternary", "lpm") if kind in kinds), "exact")
+    match_kinds = {key["match_type"] for key in keys}
+    return next((kind for kind in ("range", "ternary", "lpm") if kind in match_kinds), "exact")
 
 
-def global_name(action: Action) -> str:
+def global_name(action: tree.Action) -> str:
     """The name of an action at the top level of a program."""
     note = action.annotation("name")
     return (note.string if note is not None and note.string else action.name).removeprefix(".")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, SourceFault, Unexpected
+from p4switch.p4.diagnostics import Diagnostics, SourceFault, expect
 from p4switch.p4.lower.layout import Code, Do
 from p4switch.p4.lower.values import (
     FALSE,
@@ -18,43 +18,9 @@ from p4switch.p4.lower.values import (
     Value,
     constant,
 )
-from p4switch.p4.syntax.tree import (
-    Action,
-    Binary,
-    Cast,
-    Declaration,
-    EnumMember,
-    Expression,
-    Index,
-    ListOf,
-    Member,
-    Name,
-    Program,
-    Slice,
-    Table,
-    Ternary,
-    Unary,
-    Variable,
-)
+from p4switch.p4.syntax import tree
+from p4switch.p4.types import kinds
 from p4switch.p4.types.base import may_be_constant
-from p4switch.p4.types.kinds import (
-    BOOL,
-    ERROR,
-    Bits,
-    CompositeType,
-    DeclaredType,
-    EnumType,
-    NewType,
-    StackType,
-    TupleType,
-    Type,
-    TypeTable,
-    Varbits,
-    binary,
-    convert,
-    plain,
-    unary,
-)
 
 if TYPE_CHECKING:
     from p4switch.p4.lower.expressions import Expressions
@@ -70,10 +36,12 @@ if TYPE_CHECKING:
 class Environment:
     """What declarations are bound to where code is put in; ``types``: of type parameters."""
 
-    def __init__(self, parent: "Environment | None" = None, types: dict[Type, Type] | None = None) -> None:
+    def __init__(self, parent: "Environment | None" = None, types: dict[kinds.Type, kinds.Type] | None = None) -> None:
         self.parent = parent
         self.bound: dict[Any, Any] = {}
-        self.types: dict[Type, Type] = types if types is not None else (parent.types if parent is not None else {})
+        self.types: dict[kinds.Type, kinds.Type] = (
+            types if types is not None else (parent.types if parent is not None else {})
+        )
 
     def find(self, declaration: Any) -> Any:
         """A place or an object; None for what is bound nowhere."""
@@ -97,9 +65,9 @@ class Instance:
     """
 
     name: str
-    type: DeclaredType
+    type: kinds.DeclaredType
     arguments: list[Any]
-    declaration: Declaration
+    declaration: tree.Declaration
     at: int
     path: str = ""
     used: bool = False
@@ -116,12 +84,9 @@ class ProgramInstance(Instance):
     directly: dict[Any, "ProgramInstance"] = field(default_factory=dict)
 
     @property
-    def program(self) -> Program:
+    def program(self) -> tree.Program:
         """What it is an instance of."""
-        found = self.type.declaration
-        if not isinstance(found, Program):
-            raise Unexpected
-        return found
+        return expect(self.type.declaration, tree.Program)
 
 
 @dataclass(eq=False)
@@ -129,7 +94,7 @@ class ActionInstance:
     """An action of a control instance, or of the program."""
 
     name: str
-    declaration: Action
+    declaration: tree.Action
     environment: Environment
 
 
@@ -138,7 +103,7 @@ class TableInstance:
     """A table of a control instance; ``json``: once it is applied."""
 
     name: str
-    declaration: Table
+    declaration: tree.Table
     environment: Environment
     path: str
     json: dict[str, Any] | None = None
@@ -177,30 +142,30 @@ NAMED: Final = 32
 """Bits of an error, and of an enum without a representation."""
 
 
-def storage_width(kind: Type) -> int:
+def storage_width(kind: kinds.Type) -> int:
     """Bits of the field that holds a scalar."""
     match kind:
-        case Bits(width) | Varbits(width):
+        case kinds.Bits(width) | kinds.Varbits(width):
             return width
-        case EnumType(base=base):
+        case kinds.EnumType(base=base):
             return base.width if base is not None else NAMED
-        case NewType(base=inner):
+        case kinds.NewType(base=inner):
             return storage_width(inner)
-    return 1 if kind is BOOL else NAMED
+    return 1 if kind is kinds.BOOL else NAMED
 
 
-def bits_of(kind: Type) -> Bits | None:
+def bits_of(kind: kinds.Type) -> kinds.Bits | None:
     """A type as a number, if it is one."""
-    bare = plain(kind)
-    if isinstance(bare, EnumType):
+    bare = kinds.plain(kind)
+    if isinstance(bare, kinds.EnumType):
         bare = bare.base or bare
-    return bare if isinstance(bare, Bits) else None
+    return bare if isinstance(bare, kinds.Bits) else None
 
 
-def is_scalar(kind: Type) -> bool:
+def is_scalar(kind: kinds.Type) -> bool:
     """Whether one field holds it."""
-    bare = plain(kind)
-    return isinstance(bare, Bits | EnumType) or bare in (BOOL, ERROR)
+    bare = kinds.plain(kind)
+    return isinstance(bare, kinds.Bits | kinds.EnumType) or bare in (kinds.BOOL, kinds.ERROR)
 
 
 class Storage:
@@ -224,7 +189,7 @@ class Storage:
 
     # --- scalars
 
-    def scalar(self, name: str, kind: Type) -> FieldPlace:
+    def scalar(self, name: str, kind: kinds.Type) -> FieldPlace:
         """A field for a scalar."""
         number = bits_of(kind)
         unique = self.unique(name, self._fields)
@@ -250,26 +215,26 @@ class Storage:
 
     # --- anything
 
-    def allocate(self, name: str, kind: Type, at: int) -> Place:
+    def allocate(self, name: str, kind: kinds.Type, at: int) -> Place:
         """A place for a value of any type."""
         if len(self.scalars) + len(self.headers) > MOST_PLACES:
             raise SourceFault(at, f"the program has more than {MOST_PLACES:,} variables, counted as fields and headers")
-        bare = plain(kind)
+        bare = kinds.plain(kind)
         match bare:
-            case CompositeType(kind="struct", fields=fields):
+            case kinds.CompositeType(kind="struct", fields=fields):
                 return StructPlace(
                     kind, {n: self.allocate(f"{name}.{n}" if name else n, t, at) for n, t in fields.items()}
                 )
-            case TupleType(elements):
+            case kinds.TupleType(elements):
                 members = {str(i): self.allocate(f"{name}.{i}", t, at) for i, t in enumerate(elements)}
                 return StructPlace(kind, members)
-            case CompositeType(kind="header"):
+            case kinds.CompositeType(kind="header"):
                 return self.header(name, bare, at)
-            case CompositeType(kind="header_union"):
+            case kinds.CompositeType(kind="header_union"):
                 return self.union(name, bare, at)
-            case StackType():
+            case kinds.StackType():
                 return self.stack(name, bare, at)
-            case Varbits():
+            case kinds.Varbits():
                 return self._varbit(name, bare)
         if not is_scalar(kind):
             raise SourceFault(at, f"{kind} cannot be held in a variable")
@@ -277,7 +242,7 @@ class Storage:
             raise SourceFault(at, f"a variable of the type {kind} has no bits: the target has none", "Leave it out.")
         return self.scalar(name, kind)
 
-    def header(self, name: str, kind: CompositeType, at: int) -> HeaderPlace:
+    def header(self, name: str, kind: kinds.CompositeType, at: int) -> HeaderPlace:
         """A header instance."""
         type_name, layout = self.header_type(kind, at)
         unique = self.unique(name, self._taken)
@@ -296,15 +261,13 @@ class Storage:
         """Whether a field is one of a header of packets, so that it may be invalid."""
         return field["value"][0] not in (SCALARS, STANDARD)
 
-    def union(self, name: str, kind: CompositeType, at: int) -> UnionPlace:
+    def union(self, name: str, kind: kinds.CompositeType, at: int) -> UnionPlace:
         """A header union and its headers."""
         unique = self.unique(name, self._taken)
         members: dict[str, Place] = {}
         numbers = []
         for member, member_kind in kind.fields.items():
-            inner = plain(member_kind)
-            if not isinstance(inner, CompositeType):
-                raise Unexpected
+            inner = expect(kinds.plain(member_kind), kinds.CompositeType)
             members[member] = self.header(f"{unique}.{member}", inner, at)
             numbers.append(len(self.headers) - 1)
         type_name = self._union_type(kind, at)
@@ -312,20 +275,16 @@ class Storage:
         self.unions.append(item)
         return UnionPlace(kind, unique, members)
 
-    def _union_type(self, kind: CompositeType, at: int) -> str:
+    def _union_type(self, kind: kinds.CompositeType, at: int) -> str:
         if kind not in self._types:
-            name = self._type_name(kind)
-            headers = []
-            for member, member_kind in kind.fields.items():
-                inner = plain(member_kind)
-                if not isinstance(inner, CompositeType):
-                    raise Unexpected
-                headers.append([member, self.header_type(inner, at)[0]])
-            self.union_types.append({"name": name, "id": len(self.union_types), "headers": headers})
-            self._types[kind] = (name, {})
+            shown = self._type_name(kind)
+            members = {name: expect(kinds.plain(inner), kinds.CompositeType) for name, inner in kind.fields.items()}
+            headers = [[name, self.header_type(inner, at)[0]] for name, inner in members.items()]
+            self.union_types.append({"name": shown, "id": len(self.union_types), "headers": headers})
+            self._types[kind] = (shown, {})
         return self._types[kind][0]
 
-    def stack(self, name: str, kind: StackType, at: int) -> StackPlace:
+    def stack(self, name: str, kind: kinds.StackType, at: int) -> StackPlace:
         """A stack and its elements."""
         unique = self.unique(name, self._taken)
         union = kind.element.kind == "header_union"
@@ -345,7 +304,7 @@ class Storage:
         stacks.append({**item, f"{'header_union' if union else word}_ids": numbers})
         return StackPlace(kind, unique, elements)
 
-    def _varbit(self, name: str, kind: Varbits) -> Place:
+    def _varbit(self, name: str, kind: kinds.Varbits) -> Place:
         """A header of its own for a variable of variable length."""
         type_name = f"varbit_{kind.width}"
         if type_name not in self._type_names:
@@ -356,11 +315,11 @@ class Storage:
 
     # --- types of headers
 
-    def _type_name(self, kind: CompositeType) -> str:
+    def _type_name(self, kind: kinds.CompositeType) -> str:
         note = kind.declaration.annotation("name")
         return self.unique(note.string if note is not None and note.string else kind.name, self._type_names)
 
-    def header_type(self, kind: CompositeType, at: int) -> tuple[str, dict[str, Any]]:
+    def header_type(self, kind: kinds.CompositeType, at: int) -> tuple[str, dict[str, Any]]:
         """The name of a header's type and its layout; see HeaderPlace."""
         found = self._types.get(kind)
         if found is None:
@@ -380,18 +339,18 @@ class Storage:
             found = self._types[kind] = (name, layout)
         return found
 
-    def _layout(self, kind: CompositeType, prefix: str, fields: list[list[Any]], at: int) -> dict[str, Any]:
+    def _layout(self, kind: kinds.CompositeType, prefix: str, fields: list[list[Any]], at: int) -> dict[str, Any]:
         layout: dict[str, Any] = {}
         notes = {f.name: f.annotation("name") for f in kind.declaration.fields}
         for name, inner in kind.fields.items():
-            bare = plain(inner)
+            bare = kinds.plain(inner)
             note = notes.get(name)
             shown = prefix + (note.string if note is not None and note.string else name)
-            if isinstance(bare, CompositeType):
+            if isinstance(bare, kinds.CompositeType):
                 layout[name] = (inner, self._layout(bare, f"{shown}.", fields, at))
             else:
                 number = bits_of(inner)
-                width: Any = "*" if isinstance(bare, Varbits) else storage_width(inner)
+                width: Any = "*" if isinstance(bare, kinds.Varbits) else storage_width(inner)
                 fields.append([shown, width] if width == "*" else [shown, width, number is not None and number.signed])
                 layout[name] = (inner, shown)
         return layout
@@ -403,7 +362,7 @@ class Storage:
             item["max_length"] = -(-varying // 8)
         self.header_types.append(item)
 
-    def standard_metadata(self, kind: CompositeType) -> StructPlace:
+    def standard_metadata(self, kind: kinds.CompositeType) -> StructPlace:
         """The fields that the target reads and writes."""
         fields: list[list[Any]] = []
         members: dict[str, Place] = {}
@@ -422,11 +381,11 @@ class Storage:
         return StructPlace(kind, members)
 
 
-def _leaves(kind: CompositeType) -> list[Type]:
-    found: list[Type] = []
+def _leaves(kind: kinds.CompositeType) -> list[kinds.Type]:
+    found: list[kinds.Type] = []
     for inner in kind.fields.values():
-        bare = plain(inner)
-        found += _leaves(bare) if isinstance(bare, CompositeType) else [inner]
+        bare = kinds.plain(inner)
+        found += _leaves(bare) if isinstance(bare, kinds.CompositeType) else [inner]
     return found
 
 
@@ -435,7 +394,7 @@ def member_of_header(place: HeaderPlace, name: str) -> Place:
     return _member(place.name, place.layout[name])
 
 
-def _member(header: str, entry: tuple[Type, Any]) -> Place:
+def _member(header: str, entry: tuple[kinds.Type, Any]) -> Place:
     kind, inner = entry
     if isinstance(inner, dict):
         return StructPlace(kind, {n: _member(header, e) for n, e in inner.items() if n != "$order$"})
@@ -485,7 +444,7 @@ class Lowering:
     programs: "Programs"
     checksums: "Checksums"
 
-    def __init__(self, diagnostics: Diagnostics, types: TypeTable, no_action: Action | None) -> None:
+    def __init__(self, diagnostics: Diagnostics, types: kinds.TypeTable, no_action: tree.Action | None) -> None:
         self.diagnostics = diagnostics
         self.types = types
         self.no_action = no_action
@@ -497,7 +456,7 @@ class Lowering:
         self.block = ""
         self.path = ""
         self.callees: list[Callee] = []
-        self.settled: dict[Expression, Place] = {}
+        self.settled: dict[tree.Expression, Place] = {}
         self.holds_index = False
         self.within = 0
         self.running: list[ProgramInstance] = []
@@ -508,8 +467,8 @@ class Lowering:
         self.actions: list[Json] = []
         self.profiles: list[Json] = []
         self.profile_objects: dict[str, Instance] = {}
-        self.action_uses: dict[str, tuple[str, Action, str]] = {}
-        self.action_locals: dict[tuple[Environment, Variable], Place] = {}
+        self.action_uses: dict[str, tuple[str, tree.Action, str]] = {}
+        self.action_locals: dict[tuple[Environment, tree.Variable], Place] = {}
         self.calculations: list[Json] = []
         self.checksum_list: list[Json] = []
         self.value_sets: list[Json] = []
@@ -517,111 +476,106 @@ class Lowering:
         self.field_lists: list[Json] = []
         self.learn_lists: list[Json] = []
         self.lists_used: dict[int, Any] = {}
-        self.digests: dict[str, Type] = {}
+        self.digests: dict[str, kinds.Type] = {}
         self.extern_calls = 0
         self.enums: dict[str, list[tuple[str, int]]] = {}
-        self._foldable: dict[Expression, bool] = {}
+        self._foldable: dict[tree.Expression, bool] = {}
 
-    def type_of(self, node: Expression) -> Type:
+    def type_of(self, node: tree.Expression) -> kinds.Type:
         """The type of an expression, with type parameters put in."""
-        kind = node.type
-        if kind is None:
-            raise Unexpected
+        kind = expect(node.type, kinds.Type)
         return self.types.substitute(kind, self.environment.types) if self.environment.types else kind
 
-    def do(self, at: Expression | Code | Any, operation: str, *parameters: Json) -> None:
+    def do(self, at: tree.Expression | Code | Any, operation: str, *parameters: Json) -> None:
         """Adds a primitive."""
         self.out.append(Do(at.at, at.end, operation, list(parameters)))
 
-    def temporary(self, kind: Type, name: str = "tmp") -> FieldPlace:
+    def temporary(self, kind: kinds.Type, name: str = "tmp") -> FieldPlace:
         """A new scalar."""
         return self.storage.scalar(name, kind)
 
     # --- constants
 
-    def known(self, value: Any, kind: Type) -> Value:
+    def known(self, value: Any, kind: kinds.Type) -> Value:
         """A compile-time value as a place."""
-        bare = plain(kind)
-        if isinstance(value, bool) and bare is BOOL:
+        bare = kinds.plain(kind)
+        if isinstance(value, bool) and bare is kinds.BOOL:
             return Value(kind, TRUE if value else FALSE, value)
-        if isinstance(value, EnumMember):
+        if isinstance(value, tree.EnumMember):
             return Value(kind, constant(self.member_number(value, bare), 32), value)
         number = bits_of(bare)
         width = number.width if number is not None else max(int(value).bit_length(), 1)
         return Value(kind, constant(int(value), width), value)
 
-    def member_number(self, member: EnumMember, kind: Type) -> int:
+    def member_number(self, member: tree.EnumMember, kind: kinds.Type) -> int:
         """The number of an error, or of a member of an enum; the JSON lists those that are used."""
-        if isinstance(kind, EnumType) and kind.base is not None and member.initial is not None:
+        if isinstance(kind, kinds.EnumType) and kind.base is not None and member.initial is not None:
             return int(member.initial.value)
-        if isinstance(kind, EnumType):
+        if isinstance(kind, kinds.EnumType):
             self.enums.setdefault(kind.name, [(m.name, m.number) for m in kind.members.values()])
         return member.number
 
-    def evaluate(self, node: Expression | None) -> Any:
+    def evaluate(self, node: tree.Expression | None) -> Any:
         """The compile-time value of an expression with constructor parameters put in; None if it has none."""
         if node is None:
             return None
         if node.value is not None:
             return node.value
-        kind = plain(node.type) if node.type is not None else None
+        kind = kinds.plain(node.type) if node.type is not None else None
         match node:
-            case Name():
+            case tree.Name():
                 bound = self.environment.find(node.target)
                 return bound.constant if isinstance(bound, Value) else None
-            case Cast(operand=operand):
+            case tree.Cast(operand=operand):
                 value = self.evaluate(operand)
-                return None if value is None or kind is None else convert(value, operand.type or kind, kind)
-            case Unary(operator=operator, operand=operand):
+                return None if value is None or kind is None else kinds.convert(value, operand.type or kind, kind)
+            case tree.Unary(operator=operator, operand=operand):
                 value = self.evaluate(operand)
-                return None if value is None or kind is None else unary(operator, value, kind)
-            case Binary(operator=operator, left=left, right=right):
+                return None if value is None or kind is None else kinds.unary(operator, value, kind)
+            case tree.Binary(operator=operator, left=left, right=right):
                 one, other = self.evaluate(left), self.evaluate(right)
                 if one is None or other is None or kind is None or left.type is None or operator in ("&&&", ".."):
                     return None
-                return binary(operator, one, other, left.type, kind)
-            case Ternary(condition=condition, yes=yes, no=no):
+                return kinds.binary(operator, one, other, left.type, kind)
+            case tree.Ternary(condition=condition, yes=yes, no=no):
                 truth = self.evaluate(condition)
                 return None if truth is None else self.evaluate(yes if truth else no)
-            case ListOf(items=items):
+            case tree.ListOf(items=items):
                 values = tuple(self.evaluate(item) for item in items)
                 return None if any(v is None for v in values) else values
-            case Member(base=base, name=name):
+            case tree.Member(base=base, name=name):
                 value = self.evaluate(base)
-                bare = plain(base.type) if base.type is not None else None
-                if isinstance(value, tuple) and isinstance(bare, CompositeType):
+                bare = kinds.plain(base.type) if base.type is not None else None
+                if isinstance(value, tuple) and isinstance(bare, kinds.CompositeType):
                     return value[list(bare.fields).index(name)]
-            case Index(base=base, index=index):
+            case tree.Index(base=base, index=index):
                 value, position = self.evaluate(base), self.evaluate(index)
                 if isinstance(value, tuple) and isinstance(position, int):
                     return value[position]
-            case Slice(base=base, high=high, low=low):
+            case tree.Slice(base=base, high=high, low=low):
                 value = self.evaluate(base)
                 if isinstance(value, int):
                     return (value >> low.value) & ((1 << (high.value - low.value + 1)) - 1)
         return None
 
-    def may_be_known(self, node: Expression) -> bool:
+    def may_be_known(self, node: tree.Expression) -> bool:
         """Whether constructor parameters may give an expression a compile-time value."""
         return may_be_constant(node, self._foldable)
 
-    def number(self, node: Expression | None, what: str, at: int) -> int:
+    def number(self, node: tree.Expression | None, what: str, at: int) -> int:
         """A compile-time number, or a fault."""
         value = self.evaluate(node)
         if not isinstance(value, int):
             raise SourceFault(node.at if node is not None else at, f"{what} must be known when the program is compiled")
         return int(value)
 
-    def width(self, kind: Type) -> int:
+    def width(self, kind: kinds.Type) -> int:
         """Bits of a scalar."""
         return storage_width(kind)
 
-    def as_bits(self, kind: Type) -> Bits:
+    def as_bits(self, kind: kinds.Type) -> kinds.Bits:
         """A type as a number."""
-        found = bits_of(kind)
-        if found is None:
-            raise Unexpected
-        return found
+        return expect(bits_of(kind), kinds.Bits)
 
 
 class Part:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from p4switch.p4.types.kinds import BOOL, Bits, StackType, Type
+from p4switch.p4.types import kinds
 
 Json: TypeAlias = dict[str, Any]
 
@@ -66,7 +66,7 @@ def as_parameter(json: Json) -> Json:
     return json
 
 
-def wrapped(json: Json, kind: Bits) -> Json:
+def wrapped(json: Json, kind: kinds.Bits) -> Json:
     """A number cut to its type: BMv2 computes with any number of bits."""
     if kind.signed:
         return operation("two_comp_mod", json, constant(kind.width, 32))
@@ -103,16 +103,18 @@ class Place:
         fixed: whether it is the same place whatever the packet holds, and can stand for a parameter.
     """
 
-    type: Type
+    type: kinds.Type
 
     @property
     def fixed(self) -> bool:
         """See the class."""
-        return False
+        return isinstance(self, FieldPlace | RuntimeData | HeaderPlace | StackPlace)
 
     def json(self) -> Json:
-        """As it stands in expressions."""
-        raise NotImplementedError(type(self).__name__)
+        """As it stands in expressions; a bool is a field or argument of one bit there."""
+        if not isinstance(self, FieldPlace | RuntimeData | ChosenField):
+            raise NotImplementedError(type(self).__name__)
+        return operation("d2b", None, data_of(self)) if self.type is kinds.BOOL else data_of(self)
 
     def leaves(self) -> Iterator[tuple[str, str]]:
         """The fields that it is made of, as (header, field)."""
@@ -138,19 +140,9 @@ class FieldPlace(Place):
     header: str
     name: str
 
-    @property
-    def fixed(self) -> bool:
-        """See Place."""
-        return True
-
     def target(self) -> Json:
         """As what is assigned to."""
         return field(self.header, self.name)
-
-    def json(self) -> Json:
-        """See Place; a bool is a field of one bit."""
-        found = field(self.header, self.name)
-        return operation("d2b", None, found) if self.type is BOOL else found
 
     def leaves(self) -> Iterator[tuple[str, str]]:
         """See Place."""
@@ -163,16 +155,6 @@ class RuntimeData(Place):
 
     index: int
 
-    @property
-    def fixed(self) -> bool:
-        """See Place."""
-        return True
-
-    def json(self) -> Json:
-        """See Place."""
-        found: Json = {"type": "local", "value": self.index}
-        return operation("d2b", None, found) if self.type is BOOL else found
-
 
 @dataclass(slots=True, eq=False)
 class HeaderPlace(Place):
@@ -180,11 +162,6 @@ class HeaderPlace(Place):
 
     name: str
     layout: dict[str, Any]
-
-    @property
-    def fixed(self) -> bool:
-        """See Place."""
-        return True
 
     def json(self) -> Json:
         """See Place."""
@@ -234,11 +211,6 @@ class ChosenField(Place):
         number = self.header.like.layout["$order$"].index(self.name)
         return operation("access_field", self.header.data, number)
 
-    def json(self) -> Json:
-        """See Place."""
-        found = self.target()
-        return operation("d2b", None, found) if self.type is BOOL else found
-
     def key(self) -> Json | None:
         """As a key of a select: BMv2 knows a field of a stack's last element there, and nowhere else."""
         if self.header.last is None:
@@ -280,15 +252,10 @@ class StackPlace(Place):
     elements: list[Place]
 
     @property
-    def fixed(self) -> bool:
-        """See Place."""
-        return True
-
-    @property
     def of_unions(self) -> bool:
         """Whether its elements are unions."""
         kind = self.type
-        return isinstance(kind, StackType) and kind.element.kind == "header_union"
+        return isinstance(kind, kinds.StackType) and kind.element.kind == "header_union"
 
     def json(self) -> Json:
         """See Place."""
@@ -343,4 +310,4 @@ def data_of(place: Place) -> Json:
         shifted = operation(">>", inner, constant(place.low, 32)) if place.low else inner
         width = place.high - place.low + 1
         return operation("&", shifted, constant((1 << width) - 1, width))
-    return as_data(place.json(), place.type is BOOL)
+    return as_data(place.json(), place.type is kinds.BOOL)

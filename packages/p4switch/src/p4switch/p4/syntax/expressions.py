@@ -1,81 +1,21 @@
 """Expressions and types (P4_16 specification, sections 7.1, 8 and the grammar in appendix G)."""
 
-from typing import Final, NoReturn
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeVar
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
+from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import END, NAME, NUMBER, SIGN, STRING, Token, literal
-from p4switch.p4.syntax.tree import (
-    Annotation,
-    AnyType,
-    Argument,
-    Binary,
-    Boolean,
-    Call,
-    Cast,
-    Default,
-    Expression,
-    Index,
-    InvalidHeader,
-    ListOf,
-    Member,
-    Name,
-    NamedType,
-    Number,
-    NumericType,
-    Record,
-    Slice,
-    StackTypeRef,
-    Ternary,
-    Text,
-    TupleTypeRef,
-    TypeName,
-    TypeRef,
-    Unary,
-)
 
 # A stream of tokens with what every part of the parser needs: looking ahead, expecting, going back.
 
 
-RESERVED: Final = frozenset(
-    [
-        "abstract",
-        "action",
-        "bool",
-        "bit",
-        "const",
-        "control",
-        "default",
-        "else",
-        "enum",
-        "error",
-        "exit",
-        "extern",
-        "false",
-        "header",
-        "header_union",
-        "if",
-        "in",
-        "inout",
-        "int",
-        "match_kind",
-        "package",
-        "parser",
-        "out",
-        "return",
-        "select",
-        "string",
-        "struct",
-        "switch",
-        "table",
-        "this",
-        "transition",
-        "true",
-        "tuple",
-        "typedef",
-        "varbit",
-        "void",
-    ]
-)
+RESERVED: Final = {
+    "abstract", "action", "bit", "bool", "const", "control", "default", "else", "enum", "error", "exit", "extern",
+    "false", "header", "header_union", "if", "in", "inout", "int", "match_kind", "out", "package", "parser", "return",
+    "select", "string", "struct", "switch", "table", "this", "transition", "true", "tuple", "typedef", "varbit",
+    "void",
+}  # fmt: skip
 """Words that name nothing; ``apply``, ``key``, ``state``, ``type`` and their kin do where the grammar lets them."""
 
 DEEPEST: Final = 200
@@ -92,6 +32,8 @@ _PRECEDENCE: Final = {
 
 _ADDITIVE: Final = 9
 TYPE_WORDS: Final = frozenset({"bit", "int", "varbit", "bool", "tuple", "string", "void", "match_kind"})
+
+T = TypeVar("T")
 
 
 class ExpressionParser:
@@ -162,13 +104,12 @@ class ExpressionParser:
     def close_angle(self) -> None:
         """Takes ``>``, the first half of ``>>`` if need be."""
         _kind, text, position = self.tokens[self.at]
-        if text == ">" or text in (">>", ">=", ">>="):
-            if text == ">":
-                self.at += 1
-            else:
-                self.tokens[self.at] = (SIGN, text[1:], position + 1)
-            return
-        raise SourceFault(position, f"'>' is missing in this type; found {self.shown()}", "Write bit<8>, T<A, B>.")
+        if text == ">":
+            self.at += 1
+        elif text in (">>", ">=", ">>="):
+            self.tokens[self.at] = (SIGN, text[1:], position + 1)
+        else:
+            raise SourceFault(position, f"'>' is missing in this type; found {self.shown()}", "Write bit<8>, T<A, B>.")
 
     def name(self, what: str) -> str:
         """Takes a name; ``what`` it is of, for messages."""
@@ -181,6 +122,21 @@ class ExpressionParser:
         if kind == NUMBER:
             raise SourceFault(position, f"the name of {what} cannot begin with a digit: {text!r}")
         raise SourceFault(position, f"expected the name of {what}, found {self.shown()}")
+
+    def named(self, what: str) -> tuple[int, int, str]:
+        """Takes the name of something that is declared: where it begins and ends, and itself."""
+        at, name = self.position, self.name(what)
+        return at, at + len(name), name
+
+    def separated(self, close: str, what: str, read: Callable[[], T]) -> list[T]:
+        """Items with commas between them, up to and with what closes them; ``what`` they are, for messages."""
+        found: list[T] = []
+        while self.text != close:
+            found.append(read())
+            if not self.accept(","):
+                break
+        self.expect(close, what)
+        return found
 
     def shown(self) -> str:
         """The next token for messages."""
@@ -230,9 +186,9 @@ class ExpressionParser:
             else:
                 self.at += 1
 
-    def annotations(self) -> list[Annotation]:
+    def annotations(self) -> list[tree.Annotation]:
         """``@name(…)`` and the like, as many as there are."""
-        found: list[Annotation] = []
+        found: list[tree.Annotation] = []
         if self.tokens[self.at][1] != "@":
             return found
         while self.text == "@" and self.kind == SIGN:
@@ -254,10 +210,10 @@ class ExpressionParser:
                     self.fail("the annotation's bracket is not closed")
                 tokens = self.tokens[self.at + 1 : close]
                 self.at = close + 1
-            found.append(Annotation(at, self.ended, name, tokens, brackets))
+            found.append(tree.Annotation(at, self.ended, name, tokens, brackets))
         return found
 
-    def _pragma(self, at: int) -> Annotation:
+    def _pragma(self, at: int) -> tree.Annotation:
         """``@pragma name …`` up to the end of its line."""
         line = at >> 20
         begin = self.at
@@ -265,7 +221,7 @@ class ExpressionParser:
             self.at += 1
         taken = self.tokens[begin : self.at]
         name = taken[0][1] if taken else "pragma"
-        return Annotation(at, self.ended, name, taken[1:], "(")
+        return tree.Annotation(at, self.ended, name, taken[1:], "(")
 
     # --- types
 
@@ -273,44 +229,44 @@ class ExpressionParser:
         """Whether the next token is a word that only types begin with."""
         return self.kind == NAME and self.text in TYPE_WORDS
 
-    def type_ref(self) -> TypeRef:
+    def type_ref(self) -> tree.TypeRef:
         """A type."""
         at, text = self.position, self.text
-        found: TypeRef
+        found: tree.TypeRef
         if self.kind == NAME and text in ("bit", "int", "varbit"):
             self.at += 1
-            width: Expression | None = None
+            width: tree.Expression | None = None
             if self.accept("<"):
                 width = self._binary(self._unary(), _ADDITIVE)
                 self.close_angle()
             elif text == "varbit":
                 self.fail("varbit needs its greatest width", "Write varbit<320>.")
-            found = NumericType(at, self.ended, text, width)
+            found = tree.NumericType(at, self.ended, text, width)
         elif self.kind == NAME and text in ("tuple", "list") and self.ahead() == "<":
             self.at += 2
-            found = TupleTypeRef(at, at, text, self._type_arguments())
+            found = tree.TupleTypeRef(at, at, text, self._type_arguments())
         elif self.kind == NAME and text in ("bool", "string", "void", "error", "match_kind"):
             self.at += 1
-            found = NamedType(at, self.ended, text, [])
+            found = tree.NamedType(at, self.ended, text, [])
         else:
             rooted = self.accept(".")
             name = self.name("a type")
             arguments = self._type_arguments() if self.accept("<") else []
-            found = NamedType(at, self.ended, name, arguments, rooted)
+            found = tree.NamedType(at, self.ended, name, arguments, rooted)
         while self.text == "[" and self.kind == SIGN:
             self.at += 1
             size = self.expression()
             self.expect("]", "the size of this stack")
-            found = StackTypeRef(at, self.ended, found, size)
+            found = tree.StackTypeRef(at, self.ended, found, size)
         return found
 
-    def _type_arguments(self) -> list[TypeRef]:
+    def _type_arguments(self) -> list[tree.TypeRef]:
         """Behind ``<``, up to and with ``>``."""
-        found: list[TypeRef] = []
+        found: list[tree.TypeRef] = []
         if self.text not in (">", ">>"):
             while True:
                 if self.text == "_":
-                    found.append(AnyType(self.position, self.position + 1))
+                    found.append(tree.AnyType(self.position, self.position + 1))
                     self.at += 1
                 else:
                     found.append(self.type_ref())
@@ -319,7 +275,7 @@ class ExpressionParser:
         self.close_angle()
         return found
 
-    def type_arguments_of_call(self) -> list[TypeRef] | None:
+    def type_arguments_of_call(self) -> list[tree.TypeRef] | None:
         """``<types>`` in front of ``(``, or None, with nothing taken, where ``<`` compares."""
         begin, kept = self.at, self.tokens[self.at : self.at + 64]
         self.at += 1
@@ -335,7 +291,7 @@ class ExpressionParser:
 
     # --- expressions
 
-    def expression(self) -> Expression:
+    def expression(self) -> tree.Expression:
         """An expression."""
         self.nest()
         condition = self._unary()
@@ -347,11 +303,11 @@ class ExpressionParser:
             yes = self.expression()
             self.expect(":", "between the two results of '?'")
             no = self.expression()
-            condition = Ternary(condition.at, no.end, condition, yes, no)
+            condition = tree.Ternary(condition.at, no.end, condition, yes, no)
         self.depth -= 1
         return condition
 
-    def _binary(self, left: Expression, least: int) -> Expression:
+    def _binary(self, left: tree.Expression, least: int) -> tree.Expression:
         while True:
             kind, operator, _ = self.tokens[self.at]
             precedence = _PRECEDENCE.get(operator, 0) if kind == SIGN else 0
@@ -365,9 +321,9 @@ class ExpressionParser:
                 if tighter <= precedence:
                     break
                 right = self._binary(right, tighter)
-            left = Binary(left.at, right.end, operator, left, right)
+            left = tree.Binary(left.at, right.end, operator, left, right)
 
-    def _unary(self) -> Expression:
+    def _unary(self) -> tree.Expression:
         kind, text, at = self.tokens[self.at]
         if kind == SIGN:
             if text in ("!", "~", "-", "+"):
@@ -375,7 +331,7 @@ class ExpressionParser:
                 self.at += 1
                 operand = self._unary()
                 self.depth -= 1
-                return Unary(at, operand.end, text, operand)
+                return tree.Unary(at, operand.end, text, operand)
             if text == "(" and self._is_cast():
                 self.nest()
                 self.at += 1
@@ -383,7 +339,7 @@ class ExpressionParser:
                 self.expect(")", "the type of this cast")
                 operand = self._unary()
                 self.depth -= 1
-                return Cast(at, operand.end, ref, operand)
+                return tree.Cast(at, operand.end, ref, operand)
         return self._postfix(self._primary())
 
     def _is_cast(self) -> bool:
@@ -402,17 +358,17 @@ class ExpressionParser:
             return True
         return behind[1] in ("<", "[") and self.tokens[close - 1][1] in (">", ">>", "]") and following[1] in "({"
 
-    def _primary(self) -> Expression:
+    def _primary(self) -> tree.Expression:
         kind, text, at = self.tokens[self.at]
         if kind == NUMBER:
             self.at += 1
-            return self._number(text, at)
+            return tree.Number(at, at + len(text), *literal(text, at))
         if kind == STRING:
             self.at += 1
             while self.kind == STRING:
                 text = text[:-1] + self.text[1:]
                 self.at += 1
-            return Text(at, self.ended, text[1:-1])
+            return tree.Text(at, self.ended, text[1:-1])
         if kind == NAME:
             return self._word(text, at)
         if text == "(" and kind == SIGN:
@@ -424,64 +380,53 @@ class ExpressionParser:
             return self._braces(at)
         if text == "." and kind == SIGN and self.is_name(1):
             self.at += 2
-            return Name(at, self.ended, self.tokens[self.at - 1][1], True)
+            return tree.Name(at, self.ended, self.tokens[self.at - 1][1], True)
         if text == "..." and kind == SIGN:
             self.at += 1
-            return Default(at, self.ended, text)
+            return tree.Default(at, self.ended, text)
         self.fail(f"expected an expression, found {self.shown()}")
 
-    def _word(self, text: str, at: int) -> Expression:
+    def _word(self, text: str, at: int) -> tree.Expression:
+        end = at + len(text)
+        self.at += 1
         if text in ("true", "false"):
-            self.at += 1
-            return Boolean(at, self.ended, text == "true")
+            return tree.Boolean(at, end, text == "true")
         if text in ("default", "_"):
-            self.at += 1
-            return Default(at, self.ended, text)
+            return tree.Default(at, end, text)
         if text in ("this", "error", "match_kind"):
-            self.at += 1
-            return Name(at, self.ended, text)
+            return tree.Name(at, end, text)
+        self.at -= 1
         if text in TYPE_WORDS:
             ref = self.type_ref()
-            return TypeName(at, self.ended, ref)
-        return Name(at, at + len(text), self.name("a value"))
+            return tree.TypeName(at, self.ended, ref)
+        return tree.Name(at, end, self.name("a value"))
 
-    def _number(self, text: str, at: int) -> Number:
-        return Number(at, at + len(text), *literal(text, at))
-
-    def _braces(self, at: int) -> Expression:
+    def _braces(self, at: int) -> tree.Expression:
         self.nest()
         self.at += 1
         if self.kind == "hash" and self.text == "#":
             self.at += 1
             self.expect("}", "'{#'")
             self.depth -= 1
-            return InvalidHeader(at, self.ended)
-        found: Expression
+            return tree.InvalidHeader(at, self.ended)
+        found: tree.Expression
         if self.kind == NAME and self.ahead() == "=":
-            fields: list[tuple[str, Expression]] = []
-            while self.text != "}":
-                if self.accept("..."):
-                    fields.append(("...", Default(self.ended - 3, self.ended, "...")))
-                else:
-                    name = self.name("a field")
-                    self.expect("=", f"behind the field {name!r}")
-                    fields.append((name, self.expression()))
-                if not self.accept(","):
-                    break
-            self.expect("}", "this list of fields")
-            found = Record(at, self.ended, fields)
+            fields = self.separated("}", "this list of fields", self._field_value)
+            found = tree.Record(at, self.ended, fields)
         else:
-            items: list[Expression] = []
-            while self.text != "}":
-                items.append(self.expression())
-                if not self.accept(","):
-                    break
-            self.expect("}", "this list")
-            found = ListOf(at, self.ended, items)
+            items = self.separated("}", "this list", self.expression)
+            found = tree.ListOf(at, self.ended, items)
         self.depth -= 1
         return found
 
-    def _postfix(self, base: Expression) -> Expression:
+    def _field_value(self) -> tuple[str, tree.Expression]:
+        if self.accept("..."):
+            return "...", tree.Default(self.ended - 3, self.ended, "...")
+        name = self.name("a field")
+        self.expect("=", f"behind the field {name!r}")
+        return name, self.expression()
+
+    def _postfix(self, base: tree.Expression) -> tree.Expression:
         while True:
             kind, text, _ = self.tokens[self.at]
             if kind != SIGN:
@@ -492,55 +437,55 @@ class ExpressionParser:
                 if kind != NAME:
                     self.fail(f"expected the name of a field or method behind '.', found {self.shown()}")
                 self.at += 1
-                base = Member(base.at, at + len(name), base, name)
+                base = tree.Member(base.at, at + len(name), base, name)
             elif text == "(":
-                arguments = self.arguments()
-                base = Call(base.at, self.ended, base, [], arguments)
+                base = self._called(base, [])
             elif text == "[":
                 self.at += 1
                 index = self.expression()
                 if self.accept(":"):
                     low = self.expression()
                     self.expect("]", "this slice")
-                    base = Slice(base.at, self.ended, base, index, low)
+                    base = tree.Slice(base.at, self.ended, base, index, low)
                 elif self.accept("+:"):
                     width = self.expression()
                     self.expect("]", "this slice")
-                    high = Number(index.at, width.end, 0, None, False, 10)
-                    base = Slice(base.at, self.ended, base, high, index, width)
+                    high = tree.Number(index.at, width.end, 0, None, False, 10)
+                    base = tree.Slice(base.at, self.ended, base, high, index, width)
                 else:
                     self.expect("]", "this index")
-                    base = Index(base.at, self.ended, base, index)
-            elif text == "<" and isinstance(base, Name | Member):
+                    base = tree.Index(base.at, self.ended, base, index)
+            elif text == "<" and isinstance(base, tree.Name | tree.Member):
                 types = self.type_arguments_of_call()
                 if types is None:
                     return base
                 if self.text == "(":
-                    arguments = self.arguments()
-                    base = Call(base.at, self.ended, base, types, arguments)
-                elif isinstance(base, Name):
-                    base = TypeName(base.at, self.ended, NamedType(base.at, self.ended, base.name, types, base.rooted))
+                    base = self._called(base, types)
+                elif isinstance(base, tree.Name):
+                    ref = tree.NamedType(base.at, self.ended, base.name, types, base.rooted)
+                    base = tree.TypeName(base.at, self.ended, ref)
             else:
                 return base
 
-    def arguments(self) -> list[Argument]:
+    def _called(self, callee: tree.Expression, types: list[tree.TypeRef]) -> tree.Call:
+        arguments = self.arguments()
+        return tree.Call(callee.at, self.ended, callee, types, arguments)
+
+    def arguments(self) -> list[tree.Argument]:
         """``(…)`` of a call."""
         self.nest()
         opened = self.expect("(", "before the arguments")
-        found: list[Argument] = []
+        found: list[tree.Argument] = []
         while self.text != ")":
             at = self.position
-            if self.kind == NAME and self.ahead() == "=":
-                name: str | None = self.name("a parameter")
-                self.at += 1
-            else:
-                name = None
+            name = self.name("a parameter") if self.kind == NAME and self.ahead() == "=" else None
+            self.at += name is not None
             if self.text == "_" and self.ahead() in (",", ")"):
                 self.at += 1
-                found.append(Argument(at, self.ended, name, None))
+                found.append(tree.Argument(at, self.ended, name, None))
             else:
                 value = self.expression()
-                found.append(Argument(at, value.end, name, value))
+                found.append(tree.Argument(at, value.end, name, value))
             if not self.accept(","):
                 break
         if self.kind == "end":

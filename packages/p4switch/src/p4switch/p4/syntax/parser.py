@@ -5,20 +5,9 @@ from difflib import get_close_matches
 from typing import Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
+from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import END, NAME, OTHER, Token
 from p4switch.p4.syntax.statements import StatementParser
-from p4switch.p4.syntax.tree import (
-    Alias,
-    Annotation,
-    Composite,
-    Declaration,
-    Enumeration,
-    EnumMember,
-    Extern,
-    FieldDecl,
-    Function,
-    TypeRef,
-)
 
 _WORDS: Final = (
     "control", "parser", "header", "struct", "header_union", "enum", "typedef", "type", "const", "extern", "action",
@@ -26,7 +15,7 @@ _WORDS: Final = (
 )  # fmt: skip
 
 
-def parse(tokens: list[Token], diagnostics: Diagnostics) -> list[Declaration]:
+def parse(tokens: list[Token], diagnostics: Diagnostics) -> list[tree.Declaration]:
     """The declarations of a program; what cannot be read is in the diagnostics."""
     strays = [(text, at) for kind, text, at in tokens if kind == OTHER and not text.isascii()]
     for text, at in strays:
@@ -40,9 +29,9 @@ def parse(tokens: list[Token], diagnostics: Diagnostics) -> list[Declaration]:
 class Parser(StatementParser):
     """Parses everything."""
 
-    def declarations(self) -> list[Declaration]:
+    def declarations(self) -> list[tree.Declaration]:
         """All there are; after an error it goes on with the next one."""
-        found: list[Declaration] = []
+        found: list[tree.Declaration] = []
         while self.kind != END:
             if self.accept(";"):
                 continue
@@ -50,7 +39,7 @@ class Parser(StatementParser):
             try:
                 found.append(self._top_level())
             except SourceFault as fault:
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.diagnostics.fault(fault)
                 self.depth = 0
                 self._skip(begin)
         return found
@@ -68,7 +57,7 @@ class Parser(StatementParser):
             else:
                 self.at += 1
 
-    def _top_level(self) -> Declaration:
+    def _top_level(self) -> tree.Declaration:
         annotations = self.annotations()
         word = self.text
         if self.kind == NAME:
@@ -110,7 +99,7 @@ class Parser(StatementParser):
             hint = "There is one '}' too many above, or a '{' is missing."
         self.fail(f"expected a declaration, found {self.shown()}", hint)
 
-    def _function_or_variable(self, annotations: list[Annotation]) -> Declaration:
+    def _function_or_variable(self, annotations: list[tree.Annotation]) -> tree.Declaration:
         begin = self.at
         self.type_ref()
         behind, at = self.ahead(), self.position
@@ -127,66 +116,61 @@ class Parser(StatementParser):
         )
         raise SourceFault(at, f"{name!r}: a variable cannot be declared at the top level of a program", hint)
 
-    def _composite(self, annotations: list[Annotation]) -> Composite:
+    def _composite(self, annotations: list[tree.Annotation]) -> tree.Composite:
         kind = self.text
         self.at += 1
-        at = self.position
-        name = self.name(f"a {kind}")
+        at, end, name = self.named(f"a {kind}")
         types = self.type_parameters()
         self.expect("{", f"to begin the {kind} {name!r}")
-        fields: list[FieldDecl] = []
+        fields: list[tree.FieldDecl] = []
         while not self.accept("}"):
             notes = self.annotations()
             if self.kind == END:
                 raise SourceFault(at, f"the {kind} {name!r} is not closed", "A '}' is missing.")
             ref = self.type_ref()
-            where = self.position
-            field = self.name("a field")
+            where, behind, field = self.named("a field")
             if self.text == ",":
                 self.fail("fields end with ';', not with ','")
             ref = self.declarator(ref)
             if self.text == "=":
                 self.fail("a field has no initial value", "Assign to it in a parser or control.")
             self.expect(";", f"the field {field!r}")
-            fields.append(FieldDecl(where, where + len(field), field, notes, ref))
-        return Composite(at, at + len(name), name, annotations, kind, types, fields)
+            fields.append(tree.FieldDecl(where, behind, field, notes, ref))
+        return tree.Composite(at, end, name, annotations, kind, types, fields)
 
-    def _alias(self, annotations: list[Annotation], new: bool) -> Alias:
+    def _alias(self, annotations: list[tree.Annotation], new: bool) -> tree.Alias:
         self.at += 1
-        ref: TypeRef | Composite | Enumeration
+        ref: tree.TypeRef | tree.Composite | tree.Enumeration
         if self.text in ("header", "struct", "header_union"):
             ref = self._composite([])
         elif self.text == "enum":
             ref = self._enum([])
         else:
             ref = self.type_ref()
-        at = self.position
-        name = self.name("a type")
+        at, end, name = self.named("a type")
         self.expect(";", f"the type {name!r}")
-        return Alias(at, at + len(name), name, annotations, new, ref)
+        return tree.Alias(at, end, name, annotations, new, ref)
 
-    def _enum(self, annotations: list[Annotation]) -> Enumeration:
+    def _enum(self, annotations: list[tree.Annotation]) -> tree.Enumeration:
         self.at += 1
         ref = self.type_ref() if self.starts_type_word() or self.is_name(1) else None
-        at = self.position
-        name = self.name("an enum")
+        at, end, name = self.named("an enum")
         members = self._member_list(f"the enum {name!r}")
-        return Enumeration(at, at + len(name), name, annotations, "enum", ref, members)
+        return tree.Enumeration(at, end, name, annotations, "enum", ref, members)
 
-    def _members(self, annotations: list[Annotation]) -> Enumeration:
+    def _members(self, annotations: list[tree.Annotation]) -> tree.Enumeration:
         at, kind = self.position, self.text
         self.at += 1
-        return Enumeration(at, self.ended, kind, annotations, kind, None, self._member_list(f"{kind!r}"))
+        return tree.Enumeration(at, self.ended, kind, annotations, kind, None, self._member_list(f"{kind!r}"))
 
-    def _member_list(self, what: str) -> list[EnumMember]:
+    def _member_list(self, what: str) -> list[tree.EnumMember]:
         self.expect("{", f"to begin {what}")
-        found: list[EnumMember] = []
+        found: list[tree.EnumMember] = []
         while not self.accept("}"):
             annotations = self.annotations()
-            at = self.position
-            name = self.name("a member")
+            at, end, name = self.named("a member")
             value = self.expression() if self.accept("=") else None
-            found.append(EnumMember(at, at + len(name), name, annotations, value))
+            found.append(tree.EnumMember(at, end, name, annotations, value))
             if self.text == ";":
                 self.fail(f"the members of {what} are separated by ',', not by ';'")
             if not self.accept(","):
@@ -194,12 +178,11 @@ class Parser(StatementParser):
                 break
         return found
 
-    def _extern(self, annotations: list[Annotation]) -> Declaration:
+    def _extern(self, annotations: list[tree.Annotation]) -> tree.Declaration:
         self.at += 1
         begin = self.at
         if self.is_name():
-            at, name = self.position, self.text
-            self.at += 1
+            at, end, name = self.named("an extern")
             try:
                 types = self.type_parameters()
             except SourceFault:
@@ -208,26 +191,26 @@ class Parser(StatementParser):
                 methods = []
                 while not self.accept("}"):
                     methods.append(self._method(name))
-                return Extern(at, at + len(name), name, annotations, types, methods)
+                return tree.Extern(at, end, name, annotations, types, methods)
             if self.accept(";"):
-                return Extern(at, at + len(name), name, annotations, types, [])
+                return tree.Extern(at, end, name, annotations, types, [])
             self.at = begin
         found = self.function(annotations)
         if found.body is not None:
             raise SourceFault(found.at, f"the extern function {found.name!r} cannot have a body", "Leave out 'extern'.")
         return found
 
-    def _method(self, extern: str) -> Function:
+    def _method(self, extern: str) -> tree.Function:
         annotations = self.annotations()
         if self.text == extern and self.ahead() == "(":
             at = self.position
             self.at += 1
             parameters = self.parameters()
             self.expect(";", "this constructor")
-            return Function(at, at + len(extern), extern, annotations, None, [], parameters, None)
-        abstract = self.accept("abstract")
+            return tree.Function(at, at + len(extern), extern, annotations, None, [], parameters, None)
+        self.accept("abstract")
         annotations += self.annotations()
-        found = self.function(annotations, abstract)
+        found = self.function(annotations)
         if found.body is not None:
             raise SourceFault(found.at, f"the method {found.name!r} of an extern cannot have a body")
         return found

@@ -1,51 +1,12 @@
 """Parsers, controls, states, actions and tables (P4_16 specification, sections 13 and 14)."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault
+from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.expressions import ExpressionParser
 from p4switch.p4.syntax.preprocessor import END, NAME, SIGN
-from p4switch.p4.syntax.tree import (
-    Action,
-    ActionRef,
-    Annotation,
-    Assign,
-    Binary,
-    Block,
-    Call,
-    CallStatement,
-    Constant,
-    Declaration,
-    Default,
-    Empty,
-    Entry,
-    Exit,
-    Expression,
-    For,
-    ForIn,
-    Function,
-    If,
-    Instance,
-    KeyElement,
-    LeaveLoop,
-    ListOf,
-    Package,
-    Parameter,
-    Program,
-    Property,
-    Return,
-    SelectCase,
-    StackTypeRef,
-    State,
-    Statement,
-    Switch,
-    SwitchCase,
-    Table,
-    Transition,
-    TypeRef,
-    ValueSet,
-    Variable,
-)
 
 # Statements, and declarations that stand among them (P4_16 specification, section 12).
 
@@ -64,7 +25,7 @@ _STATEMENTS = {
 class StatementParser(ExpressionParser):
     """Parses statements, parsers and controls."""
 
-    def block(self) -> Block:
+    def block(self) -> tree.Block:
         """``{ … }``; what is wrong with one statement does not keep the others from being read."""
         self.nest()
         at = self.expect("{", "to begin a block")
@@ -72,21 +33,30 @@ class StatementParser(ExpressionParser):
         while self.text != "}" or self.kind != SIGN:
             if self.kind == END:
                 raise SourceFault(at, "this block is not closed", "A '}' is missing.")
-            begin, depth = self.at, self.depth
-            try:
-                items.append(self.statement())
-            except SourceFault as fault:
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
-                self.depth = depth
-                if self.at == begin:
-                    self.at += self.text not in ("}", "{")
-                self.skip_statement()
-                if self.starts_top_level():
-                    break
+            if not self._guarded(lambda: items.append(self.statement()), ("}", "{")) and self.starts_top_level():
+                break
         else:
             self.at += 1
         self.depth -= 1
-        return Block(at, self.ended, items)
+        return tree.Block(at, self.ended, items)
+
+    def _guarded(self, read: Callable[[], None], kept: Sequence[str] = ()) -> bool:
+        """Reads something; after an error goes on behind its statement. Whether there was none.
+
+        Args:
+            read: takes tokens.
+            kept: tokens that are not skipped where ``read`` took none.
+        """
+        begin, depth = self.at, self.depth
+        try:
+            read()
+        except SourceFault as fault:
+            self.diagnostics.fault(fault)
+            self.depth = depth
+            self.at += self.at == begin and self.text not in kept
+            self.skip_statement()
+            return False
+        return True
 
     def starts_top_level(self) -> bool:
         """Whether the next word only begins declarations of the program: an earlier block is not closed."""
@@ -102,7 +72,7 @@ class StatementParser(ExpressionParser):
                 return self.block()
             if text == ";":
                 self.at += 1
-                return Empty(at, self.ended)
+                return tree.Empty(at, self.ended)
             if text == "@":
                 annotations = self.annotations()
                 if self.text == "{":
@@ -116,7 +86,7 @@ class StatementParser(ExpressionParser):
             return self._for(at)
         elif kind == NAME and text in ("break", "continue") and self.ahead() == ";":
             self.at += 2
-            return LeaveLoop(at, self.ended, text)
+            return tree.LeaveLoop(at, self.ended, text)
         elif text == "table":
             self.fail("a table is declared in a control, before its apply block", "Move it up, and call name.apply().")
         elif text == "action":
@@ -125,11 +95,10 @@ class StatementParser(ExpressionParser):
             self.fail("'transition' belongs into a parser's state")
         return self.declaration_or_expression([])
 
-    def _if(self, at: int) -> If:
+    def _if(self, at: int) -> tree.If:
         self.nest()
         self.at += 1
-        bracket = self.text == "("
-        if not bracket:
+        if self.text != "(":
             self.fail(f"the condition of 'if' stands in brackets, found {self.shown()}", "Write if (…) { … }.")
         self.at += 1
         condition = self.expression()
@@ -137,19 +106,17 @@ class StatementParser(ExpressionParser):
             self.fail("'=' assigns; a condition compares", "Write '=='.")
         self.expect(")", "the condition of this 'if'")
         yes = self._branch("a branch of 'if'")
-        no = None
-        if self.accept("else"):
-            no = self._branch("a branch of 'if'")
+        no = self._branch("a branch of 'if'") if self.accept("else") else None
         self.depth -= 1
-        return If(at, self.ended, condition, yes, no)
+        return tree.If(at, self.ended, condition, yes, no)
 
-    def _branch(self, what: str) -> Statement:
+    def _branch(self, what: str) -> tree.Statement:
         found = self.statement()
-        if not isinstance(found, Statement):
+        if not isinstance(found, tree.Statement):
             raise SourceFault(found.at, f"a declaration cannot be {what}", "Put it into { … }.")
         return found
 
-    def _for(self, at: int) -> For | ForIn:
+    def _for(self, at: int) -> tree.For | tree.ForIn:
         """A loop; ``for`` stands here."""
         self.nest()
         self.at += 1
@@ -166,7 +133,7 @@ class StatementParser(ExpressionParser):
         self.expect(";", "what a loop begins with")
         condition = self.expression()
         self.expect(";", "the condition of this loop")
-        updates: list[Statement] = []
+        updates: list[tree.Statement] = []
         while self.text != ")" and (not updates or self.accept(",")):
             if self._starts_declaration() == "variable":
                 self.fail("a loop declares its variables in its first part", "Write for (T i = …; …; …) { … }.")
@@ -174,37 +141,37 @@ class StatementParser(ExpressionParser):
         self.expect(")", "the head of this loop")
         body = self._branch("the body of a loop")
         self.depth -= 1
-        return For(at, self.ended, initial, condition, updates, body)
+        return tree.For(at, self.ended, initial, condition, updates, body)
 
-    def _for_in(self, at: int, variable: Variable) -> ForIn:
+    def _for_in(self, at: int, variable: tree.Variable) -> tree.ForIn:
         values = self.expression()
         if self.accept(".."):
             high = self.expression()
-            values = Binary(values.at, high.end, "..", values, high)
+            values = tree.Binary(values.at, high.end, "..", values, high)
         self.expect(")", "the head of this loop")
         body = self._branch("the body of a loop")
         self.depth -= 1
-        return ForIn(at, self.ended, variable, values, body)
+        return tree.ForIn(at, self.ended, variable, values, body)
 
-    def _return(self, at: int) -> Return:
+    def _return(self, at: int) -> tree.Return:
         self.at += 1
         value = None if self.text == ";" else self.expression()
         self.expect(";", "'return'")
-        return Return(at, self.ended, value)
+        return tree.Return(at, self.ended, value)
 
-    def _exit(self, at: int) -> Exit:
+    def _exit(self, at: int) -> tree.Exit:
         self.at += 1
         self.expect(";", "'exit'")
-        return Exit(at, self.ended)
+        return tree.Exit(at, self.ended)
 
-    def _switch(self, at: int) -> Switch:
+    def _switch(self, at: int) -> tree.Switch:
         self.nest()
         self.at += 1
         self.expect("(", "behind 'switch'")
         subject = self.expression()
         self.expect(")", "what 'switch' looks at")
         self.expect("{", "to begin the cases of 'switch'")
-        cases: list[SwitchCase] = []
+        cases: list[tree.SwitchCase] = []
         while not self.accept("}"):
             begin = self.position
             if self.text == "case":
@@ -216,23 +183,22 @@ class StatementParser(ExpressionParser):
                 body is None and self.kind == NAME and self.ahead() not in (":", "(", ".", ",", ")")
             ) or self.text == ";":
                 self.fail("what a case does stands in a block", "Write 'name: { … }'.")
-            cases.append(SwitchCase(begin, self.ended, label, body))
+            cases.append(tree.SwitchCase(begin, self.ended, label, body))
         self.depth -= 1
-        return Switch(at, self.ended, subject, cases)
+        return tree.Switch(at, self.ended, subject, cases)
 
-    def _constant(self, at: int) -> Constant:
+    def _constant(self, at: int) -> tree.Constant:
         return self.constant([])
 
-    def constant(self, annotations: list[Annotation]) -> Constant:
+    def constant(self, annotations: list[tree.Annotation]) -> tree.Constant:
         """``const T name = value;``."""
         self.expect("const", "")
         ref = self.type_ref()
-        at = self.position
-        name = self.name("a constant")
+        at, end, name = self.named("a constant")
         self.expect("=", f"and a value for the constant {name!r}")
         value = self.expression()
         self.expect(";", f"the constant {name!r}")
-        return Constant(at, at + len(name), name, annotations, ref, value)
+        return tree.Constant(at, end, name, annotations, ref, value)
 
     def _starts_declaration(self) -> str:
         """``variable``, ``instance`` or nothing, by what follows the type or name here."""
@@ -275,7 +241,7 @@ class StatementParser(ExpressionParser):
             return False
         return True
 
-    def declaration_or_expression(self, annotations: list[Annotation]) -> Any:
+    def declaration_or_expression(self, annotations: list[tree.Annotation]) -> Any:
         """A variable, an instance, an assignment or a call."""
         what = self._starts_declaration()
         if what == "variable":
@@ -286,7 +252,7 @@ class StatementParser(ExpressionParser):
             return self.constant(annotations)
         return self.assignment_or_call(";")
 
-    def assignment_or_call(self, ends: str) -> Assign | CallStatement:
+    def assignment_or_call(self, ends: str) -> tree.Assign | tree.CallStatement:
         """``left = right``, ``left += right`` or a call, up to what ends it; a semicolon that does is read, too."""
         at = self.position
         if self.kind == NAME and self.text in ("else", "default", "in", "out", "inout", "state", "key"):
@@ -298,47 +264,45 @@ class StatementParser(ExpressionParser):
             right = self.expression()
             self._end(ends, "this assignment")
             if operator is not None:
-                right = Binary(left.at, right.end, operator, left, right)
-            return Assign(at, self.ended, left, right)
-        if isinstance(left, Call):
+                right = tree.Binary(left.at, right.end, operator, left, right)
+            return tree.Assign(at, self.ended, left, right)
+        if isinstance(left, tree.Call):
             self._end(ends, "this call")
-            return CallStatement(at, self.ended, left)
+            return tree.CallStatement(at, self.ended, left)
         if self.text == "++":
             self.fail("P4 has no '++' that counts up", "Write x = x + 1;")
         raise SourceFault(at, "this expression is no statement: it neither assigns nor calls anything")
 
-    def variable(self, annotations: list[Annotation]) -> Variable:
+    def variable(self, annotations: list[tree.Annotation]) -> tree.Variable:
         """``T name;``, ``T name = value;``."""
         found = self._declared(annotations)
         self.expect(";", f"the variable {found.name!r}")
         return found
 
-    def _declared(self, annotations: list[Annotation]) -> Variable:
+    def _declared(self, annotations: list[tree.Annotation]) -> tree.Variable:
         ref = self.type_ref()
-        at = self.position
-        name = self.name("a variable")
+        at, end, name = self.named("a variable")
         ref = self.declarator(ref)
         value = self.expression() if self.accept("=") else None
-        return Variable(at, at + len(name), name, annotations, ref, value)
+        return tree.Variable(at, end, name, annotations, ref, value)
 
-    def declarator(self, ref: TypeRef) -> TypeRef:
+    def declarator(self, ref: tree.TypeRef) -> tree.TypeRef:
         """The type of a name behind which sizes may stand: ``T name[n]`` is ``T[n] name``."""
         while self.accept("["):
             size = self.expression()
             self.expect("]", "the size of an array")
-            ref = StackTypeRef(ref.at, self.ended, ref, size)
+            ref = tree.StackTypeRef(ref.at, self.ended, ref, size)
         return ref
 
     def _end(self, ends: str, what: str) -> None:
         if ends == ";" or self.kind != SIGN or self.text not in ends:
             self.expect(ends[0], what)
 
-    def instance(self, annotations: list[Annotation]) -> Instance:
+    def instance(self, annotations: list[tree.Annotation]) -> tree.Instance:
         """``T(arguments) name;``, ``T(arguments) name = { … };``."""
         ref = self.type_ref()
         arguments = self.arguments()
-        at = self.position
-        name = self.name("an instance")
+        at, end, name = self.named("an instance")
         members = None
         if self.accept("="):
             self.expect("{", f"to begin what the instance {name!r} is made of")
@@ -346,7 +310,7 @@ class StatementParser(ExpressionParser):
             while not self.accept("}"):
                 members.append(self.instance_member())
         self.expect(";", f"the instance {name!r}")
-        return Instance(at, at + len(name), name, annotations, ref, arguments, members)
+        return tree.Instance(at, end, name, annotations, ref, arguments, members)
 
     def instance_member(self) -> Any:
         """A function or an instance within an instance's block."""
@@ -355,17 +319,16 @@ class StatementParser(ExpressionParser):
             return self.instance(annotations)
         return self.function(annotations)
 
-    def function(self, annotations: list[Annotation], abstract: bool = False) -> Function:
+    def function(self, annotations: list[tree.Annotation]) -> tree.Function:
         """``T name<types>(parameters) { … }``, or with ``;`` in place of the block."""
         result = self.type_ref()
-        at = self.position
-        name = "apply" if self.text == "apply" and self.accept("apply") else self.name("a function")
+        at, end, name = self.position, self.position + len("apply"), "apply"
+        if not self.accept("apply"):
+            at, end, name = self.named("a function")
         types = self.type_parameters()
         parameters = self.parameters()
-        body = None
-        if not self.accept(";"):
-            body = self.block()
-        return Function(at, at + len(name), name, annotations, result, types, parameters, body, abstract)
+        body = None if self.accept(";") else self.block()
+        return tree.Function(at, end, name, annotations, result, types, parameters, body)
 
     def type_parameters(self) -> list[str]:
         """``<A, B>``, if it stands here."""
@@ -378,57 +341,43 @@ class StatementParser(ExpressionParser):
             self.close_angle()
         return found
 
-    def parameters(self) -> list[Parameter]:
+    def parameters(self) -> list[tree.Parameter]:
         """``(in T a, out U b)``."""
         self.expect("(", "before the parameters")
-        found: list[Parameter] = []
-        while self.text != ")":
-            annotations = self.annotations()
-            direction = self.text if self.text in ("in", "out", "inout") else ""
-            if direction:
-                self.at += 1
-            ref = self.type_ref()
-            at = self.position
-            name = self.name("a parameter")
-            default = self.expression() if self.accept("=") else None
-            found.append(Parameter(at, at + len(name), name, annotations, direction, ref, default))
-            if not self.accept(","):
-                break
-        self.expect(")", "the parameters")
-        return found
+        return self.separated(")", "the parameters", self._parameter)
+
+    def _parameter(self) -> tree.Parameter:
+        annotations = self.annotations()
+        direction = self.text if self.text in ("in", "out", "inout") else ""
+        self.at += bool(direction)
+        ref = self.type_ref()
+        at, end, name = self.named("a parameter")
+        default = self.expression() if self.accept("=") else None
+        return tree.Parameter(at, end, name, annotations, direction, ref, default)
 
     # --- parsers and controls
 
-    def program(self, annotations: list[Annotation]) -> Program:
+    def program(self, annotations: list[tree.Annotation]) -> tree.Program:
         """``parser`` or ``control``: a type with ``;``, else the thing itself."""
         kind = self.text
         self.at += 1
-        at = self.position
-        name = self.name(f"a {kind}")
+        at, end, name = self.named(f"a {kind}")
         types = self.type_parameters()
         parameters = self.parameters()
         if self.accept(";"):
-            return Program(at, at + len(name), name, annotations, kind, types, parameters, [], [], [], None)
-        constructor: list[Parameter] = self.parameters() if self.text == "(" else []
+            return tree.Program(at, end, name, annotations, kind, types, parameters, [], [], [], None)
+        constructor: list[tree.Parameter] = self.parameters() if self.text == "(" else []
         opened = self.expect("{", f"to begin the {kind} {name!r}")
-        found = Program(
-            at, at + len(name), name, annotations, kind, types, parameters, constructor, [], [], Block(0, 0, [])
+        found = tree.Program(
+            at, end, name, annotations, kind, types, parameters, constructor, [], [], tree.Block(0, 0, [])
         )
         while not self.accept("}"):
             if self.kind == END or (self.starts_top_level() and self.ahead(2) in ("(", "{", "<")):
                 raise SourceFault(opened, f"the {kind} {name!r} is not closed", "A '}' is missing.")
-            begin, depth = self.at, self.depth
-            try:
-                self._local(found)
-            except SourceFault as fault:
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
-                self.depth = depth
-                if self.at == begin:
-                    self.at += 1
-                self.skip_statement()
+            self._guarded(lambda: self._local(found))
         return found
 
-    def _local(self, program: Program) -> None:
+    def _local(self, program: tree.Program) -> None:
         """A declaration in a parser or control, a state, or the apply block."""
         if self.kind == SIGN and self.text == ";":
             self.at += 1
@@ -455,7 +404,7 @@ class StatementParser(ExpressionParser):
             self.fail(f"{word!r} belongs into a control, not into a parser")
         program.locals.append(self._declaration(annotations))
 
-    def _declaration(self, annotations: list[Annotation]) -> Declaration:
+    def _declaration(self, annotations: list[tree.Annotation]) -> tree.Declaration:
         if self.text == "const":
             return self.constant(annotations)
         if self.text == "value_set" and self.ahead() == "<":
@@ -473,7 +422,7 @@ class StatementParser(ExpressionParser):
             self.fail(f"a statement that begins with {name!r} stands outside of an apply block", hint)
         self.fail(f"expected a declaration, found {self.shown()}")
 
-    def value_set(self, annotations: list[Annotation]) -> ValueSet:
+    def value_set(self, annotations: list[tree.Annotation]) -> tree.ValueSet:
         """``value_set<T>(size) name;``."""
         self.at += 2
         ref = self.type_ref()
@@ -481,92 +430,71 @@ class StatementParser(ExpressionParser):
         self.expect("(", "before the size of a value set")
         size = self.expression()
         self.expect(")", "the size of this value set")
-        at = self.position
-        name = self.name("a value set")
+        at, end, name = self.named("a value set")
         self.expect(";", f"the value set {name!r}")
-        return ValueSet(at, at + len(name), name, annotations, ref, size)
+        return tree.ValueSet(at, end, name, annotations, ref, size)
 
     # --- parsers
 
-    def state(self, annotations: list[Annotation]) -> State:
+    def state(self, annotations: list[tree.Annotation]) -> tree.State:
         """``state name { …; transition …; }``."""
         self.at += 1
-        at = self.position
-        name = self.name("a state")
+        at, end, name = self.named("a state")
         self.expect("{", f"to begin the state {name!r}")
-        items = []
-        transition = None
+        state = tree.State(at, end, name, annotations, [], None)
         while not self.accept("}"):
             if self.kind == END:
                 raise SourceFault(at, f"the state {name!r} is not closed", "A '}' is missing.")
-            begin, depth = self.at, self.depth
-            try:
-                if self.text == "transition":
-                    transition = self._transition()
-                    if self.text != "}":
-                        self.fail("'transition' must be the last thing in a state", "Move what follows in front of it.")
-                else:
-                    items.append(self.statement())
-            except SourceFault as fault:
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
-                self.depth = depth
-                if self.at == begin:
-                    self.at += 1
-                self.skip_statement()
-                if self.starts_top_level() or self.text == "state":
-                    break
-        return State(at, at + len(name), name, annotations, items, transition)
+            going_on = self._guarded(lambda: self._state_item(state))
+            if not going_on and (self.starts_top_level() or self.text == "state"):
+                break
+        return state
 
-    def _transition(self) -> Transition:
+    def _state_item(self, state: tree.State) -> None:
+        if self.text != "transition":
+            state.items.append(self.statement())
+            return
+        state.transition = self._transition()
+        if self.text != "}":
+            self.fail("'transition' must be the last thing in a state", "Move what follows in front of it.")
+
+    def _transition(self) -> tree.Transition:
         at = self.position
         self.at += 1
         if self.text != "select" or self.ahead() != "(":
-            name = self._state_name()
+            name = self.name("a state")
             self.expect(";", "'transition'")
-            return Transition(at, self.ended, name, [], [])
+            return tree.Transition(at, self.ended, name, [], [])
         self.at += 2
-        keys: list[Expression] = []
-        while self.text != ")":
-            keys.append(self.expression())
-            if not self.accept(","):
-                break
-        self.expect(")", "the keys of 'select'")
+        keys = self.separated(")", "the keys of 'select'", self.expression)
         self.expect("{", "to begin the cases of 'select'")
-        cases: list[SelectCase] = []
+        cases: list[tree.SelectCase] = []
         while not self.accept("}"):
             begin = self.position
             keyset = self.keyset()
             self.expect(":", "between a case of 'select' and its state")
-            name = self._state_name()
+            name = self.name("a state")
             self.expect(";", "a case of 'select'")
-            cases.append(SelectCase(begin, self.ended, keyset, name))
+            cases.append(tree.SelectCase(begin, self.ended, keyset, name))
         self.accept(";")
-        return Transition(at, self.ended, None, keys, cases)
+        return tree.Transition(at, self.ended, None, keys, cases)
 
-    def _state_name(self) -> str:
-        return self.name("a state")
-
-    def keyset(self) -> Expression:
+    def keyset(self) -> tree.Expression:
         """A key set: one of several keys in brackets, or one."""
         if self.text == "(" and self.kind == SIGN:
             close = self.matching(self.at)
             if self.tokens[min(close + 1, len(self.tokens) - 1)][1] == ":":
                 at = self.position
                 self.at += 1
-                items: list[Expression] = []
-                while self.text != ")":
-                    items.append(self._simple_keyset())
-                    if not self.accept(","):
-                        break
-                self.expect(")", "the keys of this case")
-                return ListOf(at, self.ended, items)
+                items = self.separated(")", "the keys of this case", self._simple_keyset)
+                return tree.ListOf(at, self.ended, items)
         return self._simple_keyset()
 
-    def _simple_keyset(self) -> Expression:
+    def _simple_keyset(self) -> tree.Expression:
         at = self.position
         if self.kind == NAME and self.text in ("default", "_"):
             self.at += 1
-            return Default(at, self.ended, self.tokens[self.at - 1][1])
+            return tree.Default(at, self.ended, self.tokens[self.at - 1][1])
         if self.text == "(" and self.kind == SIGN:
             # A set within brackets: of a key that is a tuple, or around one set.
             inner = self.tokens[self.matching(self.at) + 1][1]
@@ -578,33 +506,31 @@ class StatementParser(ExpressionParser):
                 while self.accept(","):
                     items.append(self._simple_keyset())
                 self.expect(")", "these keys")
-                return items[0] if len(items) == 1 else ListOf(at, self.ended, items)
+                return items[0] if len(items) == 1 else tree.ListOf(at, self.ended, items)
         value = self.expression()
         if self.text in ("&&&", ".."):
             operator = self.text
             self.at += 1
             other = self.expression()
-            return Binary(at, other.end, operator, value, other)
+            return tree.Binary(at, other.end, operator, value, other)
         return value
 
     # --- controls
 
-    def action(self, annotations: list[Annotation]) -> Action:
+    def action(self, annotations: list[tree.Annotation]) -> tree.Action:
         """``action name(parameters) { … }``."""
         self.at += 1
-        at = self.position
-        name = self.name("an action")
+        at, end, name = self.named("an action")
         parameters = self.parameters()
-        return Action(at, at + len(name), name, annotations, parameters, self.block())
+        return tree.Action(at, end, name, annotations, parameters, self.block())
 
-    def table(self, annotations: list[Annotation]) -> Table:
+    def table(self, annotations: list[tree.Annotation]) -> tree.Table:
         """``table name { … }``."""
         self.at += 1
-        at = self.position
-        name = self.name("a table")
+        at, end, name = self.named("a table")
         bracket = self.at
         opened = self.expect("{", f"to begin the table {name!r}")
-        table = Table(at, at + len(name), name, annotations, [], [], None, False, None, {})
+        table = tree.Table(at, end, name, annotations, [], [], None, False, None, {})
         seen: set[str] = set()
         while not self.accept("}"):
             if self.kind == END:
@@ -613,7 +539,7 @@ class StatementParser(ExpressionParser):
                 self._property(table, seen)
             except SourceFault as fault:
                 # The rest of a table says little without what is wrong in it.
-                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.diagnostics.fault(fault)
                 self.depth = 1
                 self.at = max(self.at, min(self.matching(bracket) + 1, len(self.tokens) - 1))
                 break
@@ -623,11 +549,10 @@ class StatementParser(ExpressionParser):
                 self.diagnostics.error(at, f"the table {name!r} does not say which actions it has", hint)
         return table
 
-    def _property(self, table: Table, seen: set[str]) -> None:
+    def _property(self, table: tree.Table, seen: set[str]) -> None:
         annotations = self.annotations()
         constant = self.accept("const")
-        at = self.position
-        name = self.name("a property of a table")
+        at, end, name = self.named("a property of a table")
         if name in seen:
             raise SourceFault(at, f"the table {table.name!r} has two properties {name!r}")
         seen.add(name)
@@ -651,11 +576,11 @@ class StatementParser(ExpressionParser):
             case _:
                 value = self.expression()
                 self.expect(";", f"the property {name!r}")
-                table.properties[name] = Property(at, at + len(name), name, annotations, value, constant)
+                table.properties[name] = tree.Property(at, end, name, annotations, value)
                 return
         self.accept(";")
 
-    def _key(self) -> KeyElement:
+    def _key(self) -> tree.KeyElement:
         at = self.position
         expression = self.expression()
         if self.text == ";":
@@ -666,9 +591,9 @@ class StatementParser(ExpressionParser):
         if self.text == ",":
             self.fail("keys end with ';', not with ','")
         self.expect(";", "this key")
-        return KeyElement(at, self.ended, expression, match, annotations)
+        return tree.KeyElement(at, self.ended, expression, match, annotations)
 
-    def _action_of_list(self) -> ActionRef:
+    def _action_of_list(self) -> tree.ActionRef:
         annotations = self.annotations()
         ref = self._action_ref(annotations)
         if self.text == ",":
@@ -676,23 +601,23 @@ class StatementParser(ExpressionParser):
         self.expect(";", f"the action {ref.name!r}")
         return ref
 
-    def _action_ref(self, annotations: list[Annotation]) -> ActionRef:
+    def _action_ref(self, annotations: list[tree.Annotation]) -> tree.ActionRef:
         at = self.position
         rooted = self.accept(".")
         name = self.name("an action")
         while self.text == "." and self.is_name(1):
             self.fail("a table takes actions of its own control or of the program, by their name alone")
         arguments = self.arguments() if self.text == "(" else []
-        return ActionRef(at, self.ended, name, rooted, arguments, annotations)
+        return tree.ActionRef(at, self.ended, name, rooted, arguments, annotations)
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[tree.Entry]:
         self.expect("{", "to begin the entries")
-        found: list[Entry] = []
+        found: list[tree.Entry] = []
         while not self.accept("}"):
             before = self.annotations()
-            constant = self.accept("const")
+            self.accept("const")
             at = self.position
-            priority: Expression | None = None
+            priority: tree.Expression | None = None
             if self.text == "priority" and self.ahead() in ("=", ":"):
                 self.at += 2
                 priority = self.expression()
@@ -706,15 +631,14 @@ class StatementParser(ExpressionParser):
             action = self._action_ref([])
             annotations = before + self.annotations()
             self.expect(";", "this entry")
-            found.append(Entry(at, self.ended, keyset, action, annotations, priority, constant))
+            found.append(tree.Entry(at, self.ended, keyset, action, annotations, priority))
         return found
 
-    def package(self, annotations: list[Annotation]) -> Package:
+    def package(self, annotations: list[tree.Annotation]) -> tree.Package:
         """``package name<types>(parameters);``."""
         self.at += 1
-        at = self.position
-        name = self.name("a package")
+        at, end, name = self.named("a package")
         types = self.type_parameters()
         parameters = self.parameters()
         self.expect(";", f"the package {name!r}")
-        return Package(at, at + len(name), name, annotations, types, parameters)
+        return tree.Package(at, end, name, annotations, types, parameters)

@@ -1,7 +1,7 @@
 """Syntax trees: expressions, types and statements (P4_16 specification, sections 7 to 12).
 
 Nodes are compared by identity. The checker writes what it finds out into ``type``, ``value`` and ``target``; nothing
-else changes a tree. Declarations are in declarations.py.
+else changes a tree.
 """
 
 from dataclasses import dataclass, field
@@ -362,16 +362,21 @@ class SelectCase(Node):
 
 
 # Syntax trees of declarations (P4_16 specification, sections 7.2, 10, 13 to 16).
-#
-# ``type`` of a declaration is what the checker made of it.
 
 
 @dataclass(slots=True, eq=False)
 class Declaration(Node):
-    """Something with a name."""
+    """Something with a name.
+
+    Attributes:
+        type: what the checker made of it.
+        type_variables: those that a generic one declares.
+    """
 
     name: str
     annotations: list[Annotation]
+    type: Any = field(default=None, init=False)
+    type_variables: list[Any] = field(default_factory=list, init=False)
 
     def annotation(self, name: str) -> Annotation | None:
         """Its annotation of that name."""
@@ -385,7 +390,6 @@ class Parameter(Declaration):
     direction: str
     ref: TypeRef
     default: Expression | None
-    type: Any = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -394,7 +398,6 @@ class Constant(Declaration):
 
     ref: TypeRef
     initial: Expression
-    type: Any = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -403,7 +406,6 @@ class Variable(Declaration):
 
     ref: TypeRef
     initial: Expression | None
-    type: Any = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -413,7 +415,6 @@ class Instance(Declaration):
     ref: TypeRef
     arguments: list[Argument]
     members: list[Any] | None
-    type: Any = field(default=None, init=False)
     bound: list[Expression | None] = field(default_factory=list, init=False)
 
 
@@ -431,7 +432,6 @@ class Composite(Declaration):
     kind: str
     parameters: list[str]
     fields: list[FieldDecl]
-    type: Any = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -440,7 +440,6 @@ class Alias(Declaration):
 
     new: bool
     ref: Any
-    type: Any = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -458,7 +457,6 @@ class Enumeration(Declaration):
     kind: str
     ref: TypeRef | None
     members: list[EnumMember]
-    type: Any = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -469,10 +467,7 @@ class Function(Declaration):
     types: list[str]
     parameters: list[Parameter]
     body: Block | None
-    abstract: bool = False
-    type: Any = field(default=None, init=False)
     result_type: Any = field(default=None, init=False)
-    type_variables: list[Any] = field(default_factory=list, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -481,8 +476,6 @@ class Extern(Declaration):
 
     types: list[str]
     methods: list[Function]
-    type: Any = field(default=None, init=False)
-    type_variables: list[Any] = field(default_factory=list, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -526,7 +519,6 @@ class Entry(Node):
     action: ActionRef
     annotations: list[Annotation]
     priority: Expression | None
-    constant: bool
     rank: int = field(default=0, init=False)
     """Its place among the entries of the table, from the one that is tried first; found by the checker."""
 
@@ -536,7 +528,6 @@ class Property(Declaration):
     """Another property of a table: ``size = 16;``."""
 
     value: Expression
-    constant: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -550,7 +541,6 @@ class Table(Declaration):
     entries: list[Entry] | None
     properties: dict[str, Property]
     entries_constant: bool = False
-    type: Any = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -559,7 +549,6 @@ class ValueSet(Declaration):
 
     ref: TypeRef
     size: Expression
-    type: Any = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -587,8 +576,6 @@ class Program(Declaration):
     locals: list[Declaration]
     states: list[State]
     body: Block | None
-    type: Any = field(default=None, init=False)
-    type_variables: list[Any] = field(default_factory=list, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -597,5 +584,3 @@ class Package(Declaration):
 
     types: list[str]
     parameters: list[Parameter]
-    type: Any = field(default=None, init=False)
-    type_variables: list[Any] = field(default_factory=list, init=False)

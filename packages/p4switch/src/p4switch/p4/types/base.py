@@ -1,68 +1,18 @@
 """What every part of the checker shares: names and what they name, the state of a check, types as they are written."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
 from p4switch.p4.diagnostics import Diagnostics
-from p4switch.p4.syntax.tree import (
-    Action,
-    Alias,
-    AnyType,
-    Binary,
-    Call,
-    Cast,
-    Composite,
-    Constant,
-    Declaration,
-    Default,
-    Enumeration,
-    EnumMember,
-    Expression,
-    Extern,
-    Function,
-    Index,
-    Instance,
-    ListOf,
-    Member,
-    Name,
-    NamedType,
-    NumericType,
-    Package,
-    Parameter,
-    Program,
-    Record,
-    Slice,
-    StackTypeRef,
-    State,
-    Table,
-    Ternary,
-    TupleTypeRef,
-    TypeRef,
-    Unary,
-    ValueSet,
-    Variable,
-)
-from p4switch.p4.types.kinds import (
-    INTEGER,
-    UNKNOWN,
-    WORDS,
-    CompositeType,
-    DeclaredType,
-    Type,
-    TypeTable,
-    TypeVariable,
-    bits,
-    is_header,
-    is_union,
-    varbits,
-)
+from p4switch.p4.syntax import tree
+from p4switch.p4.types import kinds
 
 # Whether an expression may be known at compile time though the checker does not know it: constructor parameters.
 
 
-def may_be_constant(node: Expression, known: dict[Expression, bool]) -> bool:
+def may_be_constant(node: tree.Expression, known: dict[tree.Expression, bool]) -> bool:
     """Whether it is made of constants and parameters without direction only; ``known``: of its parts, filled here."""
     found = known.get(node)
     if found is None:
@@ -70,27 +20,27 @@ def may_be_constant(node: Expression, known: dict[Expression, bool]) -> bool:
     return found
 
 
-def _may_be(node: Expression, known: dict[Expression, bool]) -> bool:
+def _may_be(node: tree.Expression, known: dict[tree.Expression, bool]) -> bool:
     if node.value is not None:
         return True
     match node:
-        case Name(target=Parameter(direction="")) | Name(target=Constant()):
+        case tree.Name(target=tree.Parameter(direction="")) | tree.Name(target=tree.Constant()):
             return True
-        case Unary(operand=operand) | Cast(operand=operand):
+        case tree.Unary(operand=operand) | tree.Cast(operand=operand):
             return may_be_constant(operand, known)
-        case Binary(left=left, right=right):
+        case tree.Binary(left=left, right=right):
             return may_be_constant(left, known) and may_be_constant(right, known)
-        case Ternary(condition=condition, yes=yes, no=no):
+        case tree.Ternary(condition=condition, yes=yes, no=no):
             return all(may_be_constant(part, known) for part in (condition, yes, no))
-        case Member(base=base) | Slice(base=base) | Index(base=base):
+        case tree.Member(base=base) | tree.Slice(base=base) | tree.Index(base=base):
             return may_be_constant(base, known)
-        case ListOf(items=items):
+        case tree.ListOf(items=items):
             return all(may_be_constant(item, known) for item in items)
-        case Record(fields=fields):
+        case tree.Record(fields=fields):
             return all(may_be_constant(value, known) for _, value in fields)
-        case Call(target=target):
+        case tree.Call(target=target):
             return target is not None and not isinstance(target, str)
-        case Default():
+        case tree.Default():
             return True
     return False
 
@@ -125,12 +75,12 @@ class Scope:
     def add(self, name: str, what: Any) -> Any:
         """Adds a name; what it named in this scope before, if that is not an overload of the same function."""
         before = self.names.get(name)
-        if isinstance(before, list) and isinstance(what, Function):
+        if isinstance(before, list) and isinstance(what, tree.Function):
             before.append(what)
             return None
         if before is not None:
             return before
-        self.names[name] = [what] if isinstance(what, Function) else what
+        self.names[name] = [what] if isinstance(what, tree.Function) else what
         return None
 
     def near(self, name: str) -> str:
@@ -157,32 +107,32 @@ def near(name: str, known: Any) -> str:
 
 
 _CALLED = {
-    Parameter: "a parameter",
-    Variable: "a variable",
-    Constant: "a constant",
-    Instance: "an instance",
-    Action: "an action",
-    Table: "a table",
-    State: "a state",
-    ValueSet: "a value set",
-    Composite: "a type",
-    Alias: "a type",
-    Enumeration: "an enum",
-    EnumMember: "a member",
-    Extern: "an extern",
-    Program: "a parser or control",
-    Package: "a package",
-    Function: "a function",
+    tree.Parameter: "a parameter",
+    tree.Variable: "a variable",
+    tree.Constant: "a constant",
+    tree.Instance: "an instance",
+    tree.Action: "an action",
+    tree.Table: "a table",
+    tree.State: "a state",
+    tree.ValueSet: "a value set",
+    tree.Composite: "a type",
+    tree.Alias: "a type",
+    tree.Enumeration: "an enum",
+    tree.EnumMember: "a member",
+    tree.Extern: "an extern",
+    tree.Program: "a parser or control",
+    tree.Package: "a package",
+    tree.Function: "a function",
     list: "a function",
-    TypeVariable: "a type",
+    kinds.TypeVariable: "a type",
 }
 
 
 def what_is(target: Any) -> str:
     """What a name names, in words."""
-    if isinstance(target, Program):
+    if isinstance(target, tree.Program):
         return f"a {target.kind}"
-    if isinstance(target, Composite):
+    if isinstance(target, tree.Composite):
         return f"a {target.kind.replace('_', ' ')}"
     return _CALLED.get(type(target), "something else")
 
@@ -201,39 +151,37 @@ class Environment:
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
-        self.types = TypeTable()
+        self.types = kinds.TypeTable()
         self.globals = Scope()
         self.scope = self.globals
         self.context = ""
         self.loops = 0
-        self.program: Program | None = None
-        self.result: Type | None = None
-        self.errors: dict[str, EnumMember] = {}
-        self.match_kinds: dict[str, EnumMember] = {}
+        self.program: tree.Program | None = None
+        self.result: kinds.Type | None = None
+        self.errors: dict[str, tree.EnumMember] = {}
+        self.match_kinds: dict[str, tree.EnumMember] = {}
 
-    def error(self, at: int, message: str, hint: str = "") -> None:
-        """Something is wrong."""
-        self.diagnostics.error(at, message, hint)
+    def named(self, ref: tree.Name | tree.NamedType | tree.ActionRef) -> Any:
+        """What a name names where it stands; None if nothing."""
+        return (self.globals if ref.rooted else self.scope).find(ref.name)
 
     @contextmanager
-    def inner_scope(self) -> Iterator[Scope]:
-        """A scope within the present one."""
+    def inner_scope(self, variables: Iterable[kinds.TypeVariable] = ()) -> Iterator[None]:
+        """A scope within the present one, with type parameters."""
         outer, self.scope = self.scope, Scope(self.scope)
+        self.scope.names |= {variable.name: variable for variable in variables}
         try:
-            yield self.scope
+            yield
         finally:
             self.scope = outer
 
-    def declare(self, declaration: Declaration) -> None:
+    def declare(self, declaration: tree.Declaration) -> None:
         """Makes a name known in the present scope."""
         before = self.scope.add(declaration.name, declaration)
         if before is not None:
             first = before[0] if isinstance(before, list) else before
-            self.error(
-                declaration.at,
-                f"{declaration.name!r} is declared twice; it is {what_is(first)} already",
-                "Give one of the two another name.",
-            )
+            message = f"{declaration.name!r} is declared twice; it is {what_is(first)} already"
+            self.diagnostics.error(declaration.at, message, "Give one of the two another name.")
 
 
 class Part:
@@ -244,7 +192,12 @@ class Part:
 
     def error(self, at: int, message: str, hint: str = "") -> None:
         """Something is wrong."""
-        self.env.error(at, message, hint)
+        self.env.diagnostics.error(at, message, hint)
+
+    def wrong(self, at: int, message: str, hint: str = "") -> kinds.Type:
+        """Something is wrong, so that its type is UNKNOWN."""
+        self.error(at, message, hint)
+        return kinds.UNKNOWN
 
 
 # From types as they are written to types.
@@ -263,71 +216,66 @@ class TypeResolver(Part):
     argument, if it has none.
     """
 
-    def __init__(self, env: Environment, constant: Callable[[Expression, str], int | None]) -> None:
+    def __init__(self, env: Environment, constant: Callable[[tree.Expression, str], int | None]) -> None:
         super().__init__(env)
         self._constant = constant
 
-    def resolve(self, ref: TypeRef) -> Type:
+    def resolve(self, ref: tree.TypeRef) -> kinds.Type:
         """The type that is written there; UNKNOWN, and an error, if there is none."""
         match ref:
-            case NumericType():
+            case tree.NumericType():
                 return self._numeric(ref)
-            case NamedType():
+            case tree.NamedType():
                 return self._named(ref)
-            case StackTypeRef():
+            case tree.StackTypeRef():
                 return self._stack(ref)
-            case TupleTypeRef():
+            case tree.TupleTypeRef():
                 return self.env.types.tuple_of(tuple(self.resolve(e) for e in ref.elements))
-            case AnyType():
-                return UNKNOWN
-        return UNKNOWN
+            case tree.AnyType():
+                return kinds.UNKNOWN
+        return kinds.UNKNOWN
 
-    def _numeric(self, ref: NumericType) -> Type:
+    def _numeric(self, ref: tree.NumericType) -> kinds.Type:
         if ref.width is None:
-            return INTEGER if ref.kind == "int" else bits(1)
+            return kinds.INTEGER if ref.kind == "int" else kinds.bits(1)
         width = self._constant(ref.width, f"the width of '{ref.kind}<…>'")
         if width is None:
-            return UNKNOWN
+            return kinds.UNKNOWN
         if width < 0 or (width == 0 and ref.kind == "int"):
-            self.error(ref.at, f"{ref.kind}<{width}>: a width is at least {int(ref.kind == 'int')}")
-            return UNKNOWN
+            return self.wrong(ref.at, f"{ref.kind}<{width}>: a width is at least {int(ref.kind == 'int')}")
         if width > WIDEST and ref.kind != "varbit":
-            self.error(
+            return self.wrong(
                 ref.at,
                 f"{ref.kind}<{width}> is too wide: the target takes at most {WIDEST} bits",
                 "Use several fields.",
             )
-            return UNKNOWN
         if width > WIDEST_VARBIT:
-            self.error(ref.at, f"varbit<{width}> is too wide: the target takes at most {WIDEST_VARBIT} bits")
-            return UNKNOWN
-        return varbits(width) if ref.kind == "varbit" else bits(width, ref.kind == "int")
+            return self.wrong(ref.at, f"varbit<{width}> is too wide: the target takes at most {WIDEST_VARBIT} bits")
+        return kinds.varbits(width) if ref.kind == "varbit" else kinds.bits(width, ref.kind == "int")
 
-    def _named(self, ref: NamedType) -> Type:
-        if ref.name in WORDS:
-            return WORDS[ref.name]
-        target = (self.env.globals if ref.rooted else self.env.scope).find(ref.name)
+    def _named(self, ref: tree.NamedType) -> kinds.Type:
+        if ref.name in kinds.WORDS:
+            return kinds.WORDS[ref.name]
+        target = self.env.named(ref)
         if target is None:
             hint = self.env.scope.near(ref.name)
-            self.error(ref.at, f"there is no type {ref.name!r}", hint or "Declare it above its first use.")
-            return UNKNOWN
+            return self.wrong(ref.at, f"there is no type {ref.name!r}", hint or "Declare it above its first use.")
         arguments = tuple(self.resolve(a) for a in ref.arguments)
         found = self.type_of_target(target, arguments, ref)
         if found is None:
-            self.error(ref.at, f"{ref.name!r} is {what_is(target)}, not a type")
-            return UNKNOWN
+            return self.wrong(ref.at, f"{ref.name!r} is {what_is(target)}, not a type")
         return found
 
-    def type_of_target(self, target: Any, arguments: tuple[Type, ...], ref: TypeRef) -> Type | None:
+    def type_of_target(self, target: Any, arguments: tuple[kinds.Type, ...], ref: tree.TypeRef) -> kinds.Type | None:
         """The type that a declaration declares, with arguments; None if it declares none."""
         match target:
-            case TypeVariable():
+            case kinds.TypeVariable():
                 return target
-            case Composite() | Alias() | Enumeration():
-                kind: Type = target.type or UNKNOWN
-                wanted = getattr(kind, "arguments", ()) if isinstance(target, Composite) else ()
-            case Extern() | Program() | Package():
-                kind = target.type or UNKNOWN
+            case tree.Composite() | tree.Alias() | tree.Enumeration():
+                kind: kinds.Type = target.type or kinds.UNKNOWN
+                wanted = getattr(kind, "arguments", ()) if isinstance(target, tree.Composite) else ()
+            case tree.Extern() | tree.Program() | tree.Package():
+                kind = target.type or kinds.UNKNOWN
                 wanted = tuple(target.type_variables)
             case _:
                 return None
@@ -337,25 +285,22 @@ class TypeResolver(Part):
             # A generic type without arguments: they follow from what it is used for.
             return kind
         if len(wanted) != len(arguments):
-            self.error(ref.at, f"{target.name!r} takes {len(wanted)} type arguments, not {len(arguments)}")
-            return UNKNOWN
+            return self.wrong(ref.at, f"{target.name!r} takes {len(wanted)} type arguments, not {len(arguments)}")
         return self.env.types.substitute(kind, dict(zip(wanted, arguments, strict=True)))
 
-    def _stack(self, ref: StackTypeRef) -> Type:
+    def _stack(self, ref: tree.StackTypeRef) -> kinds.Type:
         element = self.resolve(ref.element)
         size = self._constant(ref.size, "the size of a stack")
-        if element is UNKNOWN or size is None:
-            return UNKNOWN
-        if not (isinstance(element, CompositeType) and (is_header(element) or is_union(element))):
+        if element is kinds.UNKNOWN or size is None:
+            return kinds.UNKNOWN
+        if not (isinstance(element, kinds.CompositeType) and (kinds.is_header(element) or kinds.is_union(element))):
             hint = "A stack is made of headers or header unions; for numbers take a register, or several fields."
-            self.error(ref.at, f"there is no stack of {element}", hint)
-            return UNKNOWN
+            return self.wrong(ref.at, f"there is no stack of {element}", hint)
         if not 0 < size <= LARGEST_STACK:
-            self.error(ref.size.at, f"a stack has 1 to {LARGEST_STACK} elements, not {size}")
-            return UNKNOWN
+            return self.wrong(ref.size.at, f"a stack has 1 to {LARGEST_STACK} elements, not {size}")
         return self.env.types.stack(element, size)
 
 
-def describes_instance(kind: Type) -> bool:
+def describes_instance(kind: kinds.Type) -> bool:
     """Whether objects of the type are instances, which no variable holds."""
-    return isinstance(kind, DeclaredType) and kind.kind in ("extern", "parser", "control", "package")
+    return isinstance(kind, kinds.DeclaredType) and kind.kind in ("extern", "parser", "control", "package")

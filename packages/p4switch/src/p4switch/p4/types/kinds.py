@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator as op
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -18,13 +19,19 @@ class Type:
 
 
 @dataclass(frozen=True, eq=False)
-class Basic(Type):
-    """A type without parts: bool, string, void, error, match_kind, and the integers of no width (``int``)."""
+class Named(Type):
+    """A type with a name, and perhaps with arguments."""
 
     name: str
 
     def __str__(self) -> str:
-        return self.name
+        arguments = getattr(self, "arguments", ())
+        return self.name if not arguments else f"{self.name}<{', '.join(map(str, arguments))}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Basic(Named):
+    """A type without parts: bool, string, void, error, match_kind, and the integers of no width (``int``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,42 +61,30 @@ class Varbits(Type):
 
 
 @dataclass(frozen=True, eq=False)
-class EnumType(Type):
+class EnumType(Named):
     """An enum; ``base`` is its representation if it has one."""
 
-    name: str
     declaration: Any
     base: Bits | None
     members: Mapping[str, Any]
 
-    def __str__(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, eq=False)
-class NewType(Type):
+class NewType(Named):
     """``type base name``."""
 
-    name: str
     declaration: Any
     base: Type
 
-    def __str__(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, eq=False)
-class CompositeType(Type):
+class CompositeType(Named):
     """A header, struct or header_union (``kind``); ``arguments``: of a generic one."""
 
-    name: str
     kind: str
     declaration: Any
     fields: Mapping[str, Type]
     arguments: tuple[Type, ...] = ()
-
-    def __str__(self) -> str:
-        return self.name if not self.arguments else f"{self.name}<{', '.join(map(str, self.arguments))}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,26 +129,17 @@ class SetType(Type):
 
 
 @dataclass(frozen=True, eq=False)
-class TypeVariable(Type):
+class TypeVariable(Named):
     """A type parameter."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, eq=False)
-class DeclaredType(Type):
+class DeclaredType(Named):
     """An extern, parser, control, package, table, action or function with its type arguments."""
 
     kind: str
-    name: str
     declaration: Any
     arguments: tuple[Type, ...] = ()
-
-    def __str__(self) -> str:
-        return self.name if not self.arguments else f"{self.name}<{', '.join(map(str, self.arguments))}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +195,11 @@ def varbits(width: int) -> Varbits:
     return _varbits.setdefault(width, Varbits(width))
 
 
+def variables(names: Iterable[str]) -> list[TypeVariable]:
+    """Type parameters."""
+    return [TypeVariable(name) for name in names]
+
+
 T = TypeVar("T", bound=Type)
 
 
@@ -233,7 +224,7 @@ class TypeTable:
     def declared(self, kind: str, declaration: Any, arguments: tuple[Type, ...] = ()) -> DeclaredType:
         """The type of a declaration with its arguments."""
         key = ("declared", declaration, arguments)
-        return self._find(key, lambda: DeclaredType(kind, declaration.name, declaration, arguments))
+        return self._find(key, lambda: DeclaredType(declaration.name, kind, declaration, arguments))
 
     def composite(self, declaration: Any, arguments: tuple[Type, ...], fields: Mapping[str, Type]) -> CompositeType:
         """A header, struct or union with its arguments."""
@@ -366,6 +357,15 @@ MOST_BITS = 1 << 20
 """Of a number without a width, so that a few lines do not ask for more memory than there is."""
 
 
+_TRUTHS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "&&": lambda left, right: left and right, "||": lambda left, right: left or right,
+    "==": op.eq, "!=": op.ne, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge,
+}  # fmt: skip
+_SIMPLE: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "+": op.add, "|+|": op.add, "-": op.sub, "|-|": op.sub, "&": op.and_, "|": op.or_, "^": op.xor
+}  # fmt: skip
+
+
 def unary(operator: str, operand: Any, kind: Type) -> Any:
     """The value of ``operator operand``, of type ``kind``."""
     if operator == "!":
@@ -376,23 +376,8 @@ def unary(operator: str, operand: Any, kind: Type) -> Any:
 
 def binary(operator: str, left: Any, right: Any, left_type: Type, kind: Type) -> Any:
     """The value of ``left operator right`` of type ``kind``; None where there is none (a division by zero)."""
-    match operator:
-        case "&&":
-            return left and right
-        case "||":
-            return left or right
-        case "==":
-            return left == right
-        case "!=":
-            return left != right
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case ">=":
-            return left >= right
+    if operator in _TRUTHS:
+        return _TRUTHS[operator](left, right)
     number = _arithmetic(operator, left, right, left_type, kind)
     if number is None:
         return None
@@ -403,10 +388,6 @@ def binary(operator: str, left: Any, right: Any, left_type: Type, kind: Type) ->
 
 def _arithmetic(operator: str, left: int, right: int, left_type: Type, kind: Type) -> int | None:
     match operator:
-        case "+" | "|+|":
-            return left + right
-        case "-" | "|-|":
-            return left - right
         case "*":
             return None if too_large(operator, left, right) else left * right
         case "/":
@@ -419,16 +400,11 @@ def _arithmetic(operator: str, left: int, right: int, left_type: Type, kind: Typ
             return None if right < 0 or too_large(operator, left, right) else left << right
         case ">>":
             return left >> right if right >= 0 else None
-        case "&":
-            return left & right
-        case "|":
-            return left | right
-        case "^":
-            return left ^ right
         case "++" if isinstance(kind, Bits) and isinstance(left_type, Bits):
             low = kind.width - left_type.width
             return (left << low) | (right & ((1 << low) - 1))
-    return None
+    simple = _SIMPLE.get(operator)
+    return None if simple is None else simple(left, right)
 
 
 def too_large(operator: str, left: int, right: int) -> bool:

@@ -5,32 +5,8 @@ from typing import Any
 from p4switch.p4.diagnostics import (
     Diagnostics,
 )
-from p4switch.p4.syntax.tree import (
-    Action,
-    Alias,
-    Block,
-    Call,
-    Composite,
-    Constant,
-    Declaration,
-    Default,
-    Enumeration,
-    EnumMember,
-    Exit,
-    Extern,
-    Function,
-    If,
-    Instance,
-    Package,
-    Parameter,
-    Program,
-    Return,
-    State,
-    Switch,
-    Table,
-    ValueSet,
-    Variable,
-)
+from p4switch.p4.syntax import tree
+from p4switch.p4.types import kinds
 from p4switch.p4.types.base import (
     Environment,
     Part,
@@ -40,33 +16,12 @@ from p4switch.p4.types.base import (
 )
 from p4switch.p4.types.calls import Calls
 from p4switch.p4.types.expressions import Expressions
-from p4switch.p4.types.kinds import (
-    BOOL,
-    ERROR,
-    INTEGER,
-    MATCH_KIND,
-    STRING,
-    UNKNOWN,
-    VOID,
-    Bits,
-    CompositeType,
-    DeclaredType,
-    EnumType,
-    NewType,
-    Type,
-    TypeTable,
-    TypeVariable,
-    Varbits,
-    is_header,
-    plain,
-    width_of,
-)
 from p4switch.p4.types.statements import Selects, Statements, Tables
 
 # Whether a parser comes to an end, and a statement without a ``return``.
 
 
-def comes_to_an_end(states: dict[str, State]) -> bool:
+def comes_to_an_end(states: dict[str, tree.State]) -> bool:
     """Whether some way from ``start`` comes to an end."""
     seen: set[str] = set()
     stack = ["start"]
@@ -85,15 +40,15 @@ def comes_to_an_end(states: dict[str, State]) -> bool:
 def always_returns(node: Any) -> bool:
     """Whether a statement never ends without ``return`` or ``exit``."""
     match node:
-        case Return() | Exit():
+        case tree.Return() | tree.Exit():
             return True
-        case Block():
+        case tree.Block():
             return any(always_returns(item) for item in node.items)
-        case If():
+        case tree.If():
             return node.no is not None and always_returns(node.yes) and always_returns(node.no)
-        case Switch():
+        case tree.Switch():
             bodies = [case.body for case in node.cases if case.body is not None]
-            has_default = any(isinstance(case.label, Default) for case in node.cases)
+            has_default = any(isinstance(case.label, tree.Default) for case in node.cases)
             return has_default and bool(bodies) and all(always_returns(body) for body in bodies)
     return False
 
@@ -115,11 +70,11 @@ class Checker(Part):
         self.check = self._expressions.check
         """Finds the type of an expression, which is written into it; UNKNOWN after an error."""
 
-    def _check_call(self, call: Call) -> Type:
+    def _check_call(self, call: tree.Call) -> kinds.Type:
         return self._calls.check_call(call)  # expressions hold calls, and calls expressions
 
     @property
-    def types(self) -> TypeTable:
+    def types(self) -> kinds.TypeTable:
         """Every type of the program, once."""
         return self.env.types
 
@@ -129,49 +84,49 @@ class Checker(Part):
         return self.env.globals
 
     @property
-    def errors(self) -> dict[str, EnumMember]:
+    def errors(self) -> dict[str, tree.EnumMember]:
         """The program's members of ``error``, by their names."""
         return self.env.errors
 
-    def check_program(self, declarations: list[Declaration]) -> None:
+    def check_program(self, declarations: list[tree.Declaration]) -> None:
         """All declarations, in their order."""
         for declaration in declarations:
             self.check_declaration(declaration)
 
-    def check_declaration(self, item: Declaration) -> None:
+    def check_declaration(self, item: tree.Declaration) -> None:
         """One declaration at the top level."""
         match item:
-            case Enumeration(kind="error"):
-                self._members(item, self.env.errors, ERROR)
-            case Enumeration(kind="match_kind"):
-                self._members(item, self.env.match_kinds, MATCH_KIND)
-            case Enumeration():
+            case tree.Enumeration(kind="error"):
+                self._members(item, self.env.errors, kinds.ERROR)
+            case tree.Enumeration(kind="match_kind"):
+                self._members(item, self.env.match_kinds, kinds.MATCH_KIND)
+            case tree.Enumeration():
                 self._enum(item)
                 self.env.declare(item)
-            case Composite():
+            case tree.Composite():
                 self._composite(item)
                 self.env.declare(item)
-            case Alias():
+            case tree.Alias():
                 self._alias(item)
                 self.env.declare(item)
-            case Constant():
+            case tree.Constant():
                 self._statements.check_constant(item)
                 self.env.declare(item)
-            case Extern():
+            case tree.Extern():
                 self._extern(item)
-            case Function():
+            case tree.Function():
                 self._function(item)
-            case Action():
+            case tree.Action():
                 self._tables.check_action(item)
                 self.env.declare(item)
-            case Program():
+            case tree.Program():
                 self._program(item)
-            case Package():
+            case tree.Package():
                 self._package(item)
                 self.env.declare(item)
-            case Instance():
+            case tree.Instance():
                 self._statements.check_instance(item)
-                if isinstance(item.type, DeclaredType) and item.type.kind in ("parser", "control"):
+                if isinstance(item.type, kinds.DeclaredType) and item.type.kind in ("parser", "control"):
                     hint = (
                         f"Write it in the control or parser that applies it, or give it to the package: {item.type}()."
                     )
@@ -179,7 +134,7 @@ class Checker(Part):
 
     # --- types
 
-    def _members(self, item: Enumeration, known: dict[str, Any], kind: Type) -> None:
+    def _members(self, item: tree.Enumeration, known: dict[str, Any], kind: kinds.Type) -> None:
         item.type = kind
         for member in item.members:
             if member.name in known:
@@ -188,11 +143,11 @@ class Checker(Part):
             member.number = len(known)
             known[member.name] = member
 
-    def _enum(self, item: Enumeration) -> None:
+    def _enum(self, item: tree.Enumeration) -> None:
         base = self._resolve(item.ref) if item.ref is not None else None
-        bare = plain(base) if base is not None else None
-        if base is not None and not isinstance(bare, Bits):
-            if base is not UNKNOWN:
+        bare = kinds.plain(base) if base is not None else None
+        if base is not None and not isinstance(bare, kinds.Bits):
+            if base is not kinds.UNKNOWN:
                 self.error(item.at, f"the enum {item.name!r} is represented by a number with a width, not by {base}")
             bare = None
         members: dict[str, Any] = {}
@@ -201,7 +156,7 @@ class Checker(Part):
             if member.name in members:
                 self.error(member.at, f"{item.name}.{member.name} is declared twice")
             members[member.name] = member
-            if isinstance(bare, Bits):
+            if isinstance(bare, kinds.Bits):
                 if member.initial is None:
                     self.error(member.at, f"{item.name}.{member.name} needs a value", f"Write {member.name} = 0.")
                 else:
@@ -211,14 +166,12 @@ class Checker(Part):
                 self.error(member.at, f"the enum {item.name!r} has values, but no width", hint)
         if not item.members:
             self.error(item.at, f"the enum {item.name!r} has no members")
-        item.type = EnumType(item.name, item, bare if isinstance(bare, Bits) else None, members)
+        item.type = kinds.EnumType(item.name, item, bare if isinstance(bare, kinds.Bits) else None, members)
 
-    def _composite(self, item: Composite) -> None:
-        variables = tuple(TypeVariable(name) for name in item.parameters)
-        fields: dict[str, Type] = {}
-        with self.env.inner_scope() as scope:
-            for variable in variables:
-                scope.names[variable.name] = variable
+    def _composite(self, item: tree.Composite) -> None:
+        variables = tuple(kinds.variables(item.parameters))
+        fields: dict[str, kinds.Type] = {}
+        with self.env.inner_scope(variables):
             for field in item.fields:
                 kind = self._resolve(field.ref)
                 if field.name in fields:
@@ -230,34 +183,38 @@ class Checker(Part):
         if item.kind == "header":
             self._whole_bytes(item, fields)
 
-    def _field_kind(self, item: Composite, field: Any, kind: Type) -> None:
-        bare = plain(kind)
-        if kind is UNKNOWN or isinstance(kind, TypeVariable):
+    def _field_kind(self, item: tree.Composite, field: Any, kind: kinds.Type) -> None:
+        bare = kinds.plain(kind)
+        if kind is kinds.UNKNOWN or isinstance(kind, kinds.TypeVariable):
             return
         name = f"the field {field.name!r} of the {item.kind.replace('_', ' ')} {item.name!r}"
         if item.kind == "header_union":
-            if not is_header(bare):
+            if not kinds.is_header(bare):
                 self.error(field.at, f"{name} is {kind}; a header union is made of headers")
             return
-        if isinstance(bare, Bits | Varbits) and bare.width == 0:
+        if isinstance(bare, kinds.Bits | kinds.Varbits) and bare.width == 0:
             self.error(field.at, f"{name} has no bits: the target has no field of width 0", "Leave it out.")
-        if describes_instance(kind) or kind in (VOID, STRING, MATCH_KIND, INTEGER):
-            self.error(field.at, f"{name} cannot be {kind}", "Give it a width: bit<8>." if kind is INTEGER else "")
+        if describes_instance(kind) or kind in (kinds.VOID, kinds.STRING, kinds.MATCH_KIND, kinds.INTEGER):
+            self.error(
+                field.at, f"{name} cannot be {kind}", "Give it a width: bit<8>." if kind is kinds.INTEGER else ""
+            )
         elif item.kind == "header":
-            inner = isinstance(bare, CompositeType) and bare.kind == "struct"
-            number = isinstance(bare, Bits | Varbits) or (isinstance(bare, EnumType) and bare.base is not None)
-            if not number and bare is not BOOL and not inner:
+            inner = isinstance(bare, kinds.CompositeType) and bare.kind == "struct"
+            number = isinstance(bare, kinds.Bits | kinds.Varbits) or (
+                isinstance(bare, kinds.EnumType) and bare.base is not None
+            )
+            if not number and bare is not kinds.BOOL and not inner:
                 hint = "A header holds numbers, bools and structs of them."
-                hint = "Give the enum a width: enum bit<8> …" if isinstance(bare, EnumType) else hint
+                hint = "Give the enum a width: enum bit<8> …" if isinstance(bare, kinds.EnumType) else hint
                 self.error(field.at, f"{name} cannot be {kind}", hint)
 
-    def _whole_bytes(self, item: Composite, fields: dict[str, Type]) -> None:
-        varying = [name for name, kind in fields.items() if isinstance(plain(kind), Varbits)]
+    def _whole_bytes(self, item: tree.Composite, fields: dict[str, kinds.Type]) -> None:
+        varying = [name for name, kind in fields.items() if isinstance(kinds.plain(kind), kinds.Varbits)]
         if len(varying) > 1:
             self.error(
                 item.at, f"the header {item.name!r} has {len(varying)} fields of variable length; it may have one"
             )
-        widths = [width_of(kind) for kind in fields.values()]
+        widths = [kinds.width_of(kind) for kind in fields.values()]
         if any(w is None for w in widths):
             return
         total = sum(w for w in widths if w is not None)
@@ -267,10 +224,10 @@ class Checker(Part):
                 item.at, f"the header {item.name!r} has {total} bits, which are no whole bytes", hint
             )
 
-    def _alias(self, item: Alias) -> None:
-        if isinstance(item.ref, Composite | Enumeration):
+    def _alias(self, item: tree.Alias) -> None:
+        if isinstance(item.ref, tree.Composite | tree.Enumeration):
             self.check_declaration(item.ref)
-            kind: Type = item.ref.type
+            kind: kinds.Type = item.ref.type
         else:
             kind = self._resolve(item.ref)
         note = item.annotation("p4runtime_translation")
@@ -278,37 +235,33 @@ class Checker(Part):
         if note is not None and told[1] not in ("string", "bit") and told[0] != "number":
             hint = 'Write @p4runtime_translation("URI", string), or bit<32>, or a number of bits.'
             self.error(note.at, "@p4runtime_translation takes a URI and what the control plane sends", hint)
-        if item.new and kind is not UNKNOWN:
-            bare = plain(kind)
-            if not isinstance(bare, Bits) and bare is not BOOL:
+        if item.new and kind is not kinds.UNKNOWN:
+            bare = kinds.plain(kind)
+            if not isinstance(bare, kinds.Bits) and bare is not kinds.BOOL:
                 self.error(item.at, f"'type' gives a new name to a number or bool, not to {kind}", "Use 'typedef'.")
-            item.type = NewType(item.name, item, kind)
+            item.type = kinds.NewType(item.name, item, kind)
         else:
             item.type = kind
 
     # --- functions and externs
 
-    def _extern(self, item: Extern) -> None:
-        item.type_variables = [TypeVariable(name) for name in item.types]
+    def _extern(self, item: tree.Extern) -> None:
+        item.type_variables = kinds.variables(item.types)
         item.type = self.env.types.declared("extern", item, tuple(item.type_variables))
         self.env.declare(item)
-        with self.env.inner_scope() as scope:
-            for variable in item.type_variables:
-                scope.names[variable.name] = variable
+        with self.env.inner_scope(item.type_variables):
             for method in item.methods:
                 self._signature_of(method)
                 if method.result is None and method.name != item.name:
                     self.error(method.at, f"the constructor of {item.name!r} has its name")
 
-    def _signature_of(self, item: Function) -> None:
-        item.type_variables = [TypeVariable(name) for name in item.types]
-        with self.env.inner_scope() as scope:
-            for variable in item.type_variables:
-                scope.names[variable.name] = variable
-            item.result_type = self._resolve(item.result) if item.result is not None else VOID
+    def _signature_of(self, item: tree.Function) -> None:
+        item.type_variables = kinds.variables(item.types)
+        with self.env.inner_scope(item.type_variables):
+            item.result_type = self._resolve(item.result) if item.result is not None else kinds.VOID
             self.parameters(item.parameters)
 
-    def parameters(self, parameters: list[Parameter]) -> None:
+    def parameters(self, parameters: list[tree.Parameter]) -> None:
         """Types of parameters; two have different names."""
         seen: set[str] = set()
         for parameter in parameters:
@@ -318,50 +271,44 @@ class Checker(Part):
             seen.add(parameter.name)
             if parameter.default is not None:
                 parameter.default = self._expressions.checked(parameter.default, parameter.type, f"{parameter.name} is")
-            if parameter.direction and parameter.type is INTEGER:
+            if parameter.direction and parameter.type is kinds.INTEGER:
                 self.error(parameter.at, f"the parameter {parameter.name!r} has no width", "Write bit<32> or int<32>.")
             if parameter.direction and describes_instance(parameter.type):
                 hint = "Leave the direction out."
                 self.error(parameter.at, f"{parameter.type} is an object: the parameter has no direction", hint)
 
-    def _function(self, item: Function) -> None:
+    def _function(self, item: tree.Function) -> None:
         self._signature_of(item)
         before = self.env.scope.names.get(item.name)
         if isinstance(before, list) and any(len(f.parameters) == len(item.parameters) for f in before):
             self.error(item.at, f"the function {item.name!r} is declared twice with {len(item.parameters)} parameters")
         if item.body is not None:
             outer, self.env.context, self.env.result = self.env.context, "function", item.result_type
-            with self.env.inner_scope() as scope:
-                for variable in item.type_variables:
-                    scope.names[variable.name] = variable
+            with self.env.inner_scope(item.type_variables):
                 for parameter in item.parameters:
                     self.env.declare(parameter)
                 self._statements.check_block(item.body)
             self.env.context, self.env.result = outer, None
-            if item.result_type not in (VOID, UNKNOWN) and not always_returns(item.body):
+            if item.result_type not in (kinds.VOID, kinds.UNKNOWN) and not always_returns(item.body):
                 hint = "Add 'return value;' at its end."
                 self.error(item.at, f"the function {item.name!r} may end without returning {item.result_type}", hint)
         self.env.declare(item)
 
-    def _package(self, item: Package) -> None:
-        item.type_variables = [TypeVariable(name) for name in item.types]
-        with self.env.inner_scope() as scope:
-            for variable in item.type_variables:
-                scope.names[variable.name] = variable
+    def _package(self, item: tree.Package) -> None:
+        item.type_variables = kinds.variables(item.types)
+        with self.env.inner_scope(item.type_variables):
             self.parameters(item.parameters)
         item.type = self.env.types.declared("package", item, tuple(item.type_variables))
 
     # --- parsers and controls
 
-    def _program(self, item: Program) -> None:
-        item.type_variables = [TypeVariable(name) for name in item.types]
+    def _program(self, item: tree.Program) -> None:
+        item.type_variables = kinds.variables(item.types)
         item.type = self.env.types.declared(item.kind, item, tuple(item.type_variables))
         if item.types and item.body is not None:
             self.error(item.at, f"the {item.kind} {item.name!r} cannot be generic", "Only the type of one can.")
         outer_program, self.env.program = self.env.program, item
-        with self.env.inner_scope() as scope:
-            for variable in item.type_variables:
-                scope.names[variable.name] = variable
+        with self.env.inner_scope(item.type_variables):
             self.parameters([*item.parameters, *item.constructor])
             if item.body is not None:
                 for parameter in [*item.parameters, *item.constructor]:
@@ -371,18 +318,18 @@ class Checker(Part):
         self.env.program = outer_program
         self.env.declare(item)
 
-    def _locals(self, item: Program) -> None:
+    def _locals(self, item: tree.Program) -> None:
         for declaration in item.locals:
             match declaration:
-                case Action():
+                case tree.Action():
                     self._tables.check_action(declaration)
                     self.env.declare(declaration)
-                case Table():
+                case tree.Table():
                     self._tables.check_table(declaration)
-                case ValueSet():
+                case tree.ValueSet():
                     self._value_set(declaration)
                     self.env.declare(declaration)
-                case Variable() | Constant() | Instance():
+                case tree.Variable() | tree.Constant() | tree.Instance():
                     self._statements.check_local(declaration)
         if item.kind == "parser":
             self._states(item)
@@ -394,14 +341,14 @@ class Checker(Part):
             self._statements.check_block(item.body)
             self.env.context = ""
 
-    def _value_set(self, item: ValueSet) -> None:
+    def _value_set(self, item: tree.ValueSet) -> None:
         element = self._resolve(item.ref)
         item.type = self.env.types.set(element)
         if self._expressions.constant(item.size, "the size of a value set") is not None and item.size.value < 1:
             self.error(item.size.at, "a value set has a size of at least 1")
 
-    def _states(self, item: Program) -> None:
-        names: dict[str, State] = {}
+    def _states(self, item: tree.Program) -> None:
+        names: dict[str, tree.State] = {}
         for state in item.states:
             if state.name in ("accept", "reject"):
                 self.error(state.at, f"the state {state.name!r} is there already, and cannot be declared")

@@ -2,39 +2,8 @@
 
 from typing import Any, Final
 
-from p4switch.p4.syntax.tree import (
-    Action,
-    ActionRef,
-    Assign,
-    Binary,
-    Block,
-    Call,
-    CallStatement,
-    Constant,
-    Declaration,
-    Default,
-    Empty,
-    Entry,
-    Exit,
-    Expression,
-    For,
-    ForIn,
-    If,
-    Instance,
-    KeyElement,
-    LeaveLoop,
-    ListOf,
-    Member,
-    Name,
-    Return,
-    Slice,
-    State,
-    Statement,
-    Switch,
-    Table,
-    Transition,
-    Variable,
-)
+from p4switch.p4.syntax import tree
+from p4switch.p4.types import kinds
 from p4switch.p4.types.base import (
     Environment,
     Part,
@@ -45,28 +14,6 @@ from p4switch.p4.types.base import (
 )
 from p4switch.p4.types.calls import Calls
 from p4switch.p4.types.expressions import Expressions
-from p4switch.p4.types.kinds import (
-    BOOL,
-    ERROR,
-    INTEGER,
-    UNKNOWN,
-    VOID,
-    ActionRun,
-    ApplyResult,
-    Basic,
-    Bits,
-    CompositeType,
-    DeclaredType,
-    EnumType,
-    SetType,
-    StackType,
-    TupleType,
-    Type,
-    bits,
-    is_header,
-    plain,
-    width_of,
-)
 
 
 class Statements(Part):
@@ -79,7 +26,7 @@ class Statements(Part):
         self._resolve = expressions.resolver.resolve
         self._construct = calls.construct
 
-    def check_block(self, block: Block) -> None:
+    def check_block(self, block: tree.Block) -> None:
         """A block with a scope of its own."""
         with self.env.inner_scope():
             for item in block.items:
@@ -88,42 +35,42 @@ class Statements(Part):
     def check_item(self, item: Any) -> None:
         """A statement or a declaration among statements."""
         match item:
-            case Assign():
+            case tree.Assign():
                 self._assign(item)
-            case CallStatement():
+            case tree.CallStatement():
                 self._call_statement(item)
-            case For():
+            case tree.For():
                 self._loop(item)
-            case ForIn():
+            case tree.ForIn():
                 hint = "Write for (T i = …; …; …) { … }: as with p4c, those are made of jumps."
                 self.error(item.at, "'for … in' is not taken: the target has no such loops", hint)
-            case LeaveLoop():
+            case tree.LeaveLoop():
                 if not self.env.loops:
                     self.error(item.at, f"{item.word!r} stands outside of a loop", "Use 'return', or if … else.")
-            case If():
+            case tree.If():
                 item.condition = self._condition(item)
                 self.check_item(item.yes)
                 if item.no is not None:
                     self.check_item(item.no)
-            case Block():
+            case tree.Block():
                 self.check_block(item)
-            case Return():
+            case tree.Return():
                 self._return(item)
-            case Exit():
+            case tree.Exit():
                 if self.env.context in ("state", "function"):
                     where = "a parser" if self.env.context == "state" else "a function"
                     hint = "Use 'transition reject', or verify(…)." if self.env.context == "state" else "Use 'return'."
                     self.error(item.at, f"'exit' cannot stand in {where}", hint)
-            case Switch():
+            case tree.Switch():
                 self._switch(item)
-            case Empty():
+            case tree.Empty():
                 pass
-            case Declaration():
+            case tree.Declaration():
                 self.check_local(item)
-            case Statement():
+            case tree.Statement():
                 pass
 
-    def _loop(self, item: For) -> None:
+    def _loop(self, item: tree.For) -> None:
         if self.env.context == "state":
             self.error(item.at, "a loop cannot stand in a parser's state", "A state may go back to itself.")
             return
@@ -137,77 +84,77 @@ class Statements(Part):
             self.check_item(item.body)
             self.env.loops -= 1
 
-    def _condition(self, item: If | For) -> Any:
+    def _condition(self, item: tree.If | tree.For) -> Any:
         kind = self._expressions.check(item.condition)
-        if isinstance(kind, ApplyResult):
+        if isinstance(kind, kinds.ApplyResult):
             self.error(item.condition.at, "the result of apply() is no bool", "Write .apply().hit or .apply().miss.")
             return item.condition
-        return self._coerce(item.condition, BOOL, "a condition is")
+        return self._coerce(item.condition, kinds.BOOL, "a condition is")
 
-    def _assign(self, item: Assign) -> None:
+    def _assign(self, item: tree.Assign) -> None:
         place = self._expressions.check_place(item.left, "the left side")
-        if isinstance(place, DeclaredType):
+        if isinstance(place, kinds.DeclaredType):
             self.error(item.at, f"{place} is an object, which cannot be assigned to")
-            place = UNKNOWN
+            place = kinds.UNKNOWN
         kind = self._expressions.check(item.right)
-        if kind is VOID:
+        if kind is kinds.VOID:
             self.error(item.right.at, "this call gives nothing that could be assigned")
             return
-        if isinstance(kind, ApplyResult):
+        if isinstance(kind, kinds.ApplyResult):
             self.error(item.right.at, "the result of apply() cannot be kept", "Keep .apply().hit, a bool.")
             return
         what = f"{_shown(item.left)} is"
         item.right = self._coerce(item.right, place, what)
 
-    def _call_statement(self, item: CallStatement) -> None:
+    def _call_statement(self, item: tree.CallStatement) -> None:
         call = item.call
         kind = self._expressions.check(call)
         if (
-            isinstance(kind, DeclaredType)
+            isinstance(kind, kinds.DeclaredType)
             and not isinstance(kind.declaration, type(None))
             and call.target is kind.declaration
         ):
             self.error(item.at, f"an instance of {kind} needs a name", f"Write {kind}(…) name;")
 
-    def _return(self, item: Return) -> None:
+    def _return(self, item: tree.Return) -> None:
         if self.env.context == "state":
             self.error(item.at, "'return' cannot stand in a parser's state", "Use 'transition accept'.")
             return
         if item.value is None:
-            if self.env.result is not None and self.env.result is not VOID:
+            if self.env.result is not None and self.env.result is not kinds.VOID:
                 self.error(item.at, f"this function returns {self.env.result}", "Write 'return value;'.")
             return
         self._expressions.check(item.value)
-        if self.env.context != "function" or self.env.result is None or self.env.result is VOID:
+        if self.env.context != "function" or self.env.result is None or self.env.result is kinds.VOID:
             self.error(item.at, "nothing is returned here", "Write 'return;', and assign to an 'out' parameter before.")
             return
         item.value = self._coerce(item.value, self.env.result, "this function returns")
 
-    def _switch(self, item: Switch) -> None:
+    def _switch(self, item: tree.Switch) -> None:
         if self.env.context == "action":
             hint = "Write if … else if, or move the switch to the apply block."
             self.error(item.at, "a switch stands in controls, not in actions", hint)
         subject = self._expressions.check(item.subject)
-        if isinstance(subject, ApplyResult):
+        if isinstance(subject, kinds.ApplyResult):
             self.error(item.subject.at, "what is switched on is .action_run", "Write t.apply().action_run.")
-            subject = UNKNOWN
+            subject = kinds.UNKNOWN
         seen: set[object] = set()
         for position, case in enumerate(item.cases):
-            if isinstance(case.label, Default):
+            if isinstance(case.label, tree.Default):
                 if position != len(item.cases) - 1:
                     self.error(case.at, "'default' must be the last case")
                 case.label.type = subject
-            elif isinstance(subject, ActionRun):
+            elif isinstance(subject, kinds.ActionRun):
                 self._action_label(case.label, subject, seen)
-            elif subject is not UNKNOWN:
+            elif subject is not kinds.UNKNOWN:
                 self._value_label(case, subject, seen)
             if case.body is not None:
                 self.check_block(case.body)
 
-    def _action_label(self, label: Any, subject: ActionRun, seen: set[object]) -> None:
+    def _action_label(self, label: Any, subject: kinds.ActionRun, seen: set[object]) -> None:
         names = {ref.name: ref for ref in subject.table.actions}
-        if not isinstance(label, Name) or label.name not in names:
-            shown = label.name if isinstance(label, Name) else "this"
+        if not isinstance(label, tree.Name) or label.name not in names:
+            shown = label.name if isinstance(label, tree.Name) else "this"
             self.error(label.at, f"{shown!r} is no action of the table {subject.table.name!r}", near(shown, names))
             return
         if label.name in seen:
@@ -215,14 +162,14 @@ class Statements(Part):
         seen.add(label.name)
         label.target, label.type = names[label.name], subject
 
-    def _value_label(self, case: Any, subject: Type, seen: set[object]) -> None:
-        kind = plain(subject)
-        if not isinstance(kind, Bits | EnumType) and kind not in (ERROR, INTEGER):
+    def _value_label(self, case: Any, subject: kinds.Type, seen: set[object]) -> None:
+        kind = kinds.plain(subject)
+        if not isinstance(kind, kinds.Bits | kinds.EnumType) and kind not in (kinds.ERROR, kinds.INTEGER):
             self.error(case.label.at, f"'switch' goes by numbers, enums or a table's action_run, not by {subject}")
             return
         case.label = self._expressions.checked(case.label, subject, "the labels of this switch are")
         if case.label.value is None:
-            if case.label.type is not UNKNOWN:
+            if case.label.type is not kinds.UNKNOWN:
                 self.error(case.label.at, "the label of a case must be known when the program is compiled")
             return
         if case.label.value in seen:
@@ -231,14 +178,14 @@ class Statements(Part):
 
     # --- declarations among statements
 
-    def check_local(self, declaration: Declaration) -> None:
+    def check_local(self, declaration: tree.Declaration) -> None:
         """A variable, a constant or an instance."""
         match declaration:
-            case Variable():
+            case tree.Variable():
                 self._variable(declaration)
-            case Constant():
+            case tree.Constant():
                 self.check_constant(declaration)
-            case Instance():
+            case tree.Instance():
                 if self.env.context:
                     hint = "Put it into the control or parser, before 'apply' or the states."
                     self.error(declaration.at, f"the instance {declaration.name!r} is declared among statements", hint)
@@ -246,41 +193,43 @@ class Statements(Part):
                 return
         self.env.declare(declaration)
 
-    def _variable(self, declaration: Variable) -> None:
+    def _variable(self, declaration: tree.Variable) -> None:
         kind = self._resolve(declaration.ref)
         if describes_instance(kind):
             hint = f"Write {kind}(…) {declaration.name};"
             self.error(declaration.at, f"{kind} is not the type of a variable, but of an instance", hint)
-            kind = UNKNOWN
-        elif isinstance(kind, Basic) and kind.name in ("void", "match_kind", "string", "int"):
-            hint = "Give it a width: bit<32> or int<32>." if kind is INTEGER else ""
+            kind = kinds.UNKNOWN
+        elif isinstance(kind, kinds.Basic) and kind.name in ("void", "match_kind", "string", "int"):
+            hint = "Give it a width: bit<32> or int<32>." if kind is kinds.INTEGER else ""
             self.error(declaration.at, f"there are no variables of the type {kind}", hint)
-            kind = UNKNOWN
+            kind = kinds.UNKNOWN
         declaration.type = kind
         if declaration.initial is not None:
             self._expressions.check(declaration.initial)
-            if declaration.initial.type is VOID:
+            if declaration.initial.type is kinds.VOID:
                 self.error(declaration.initial.at, "this call gives nothing that could be assigned")
             else:
                 declaration.initial = self._coerce(declaration.initial, kind, f"{declaration.name} is")
 
-    def check_constant(self, declaration: Constant) -> None:
+    def check_constant(self, declaration: tree.Constant) -> None:
         """A constant: its type and its value."""
         kind = declaration.type = self._resolve(declaration.ref)
         declaration.initial = self._expressions.checked(declaration.initial, kind, f"{declaration.name} is")
-        if declaration.initial.value is not None or declaration.initial.type is UNKNOWN:
+        if declaration.initial.value is not None or declaration.initial.type is kinds.UNKNOWN:
             return
         if self.env.program is None or not may_be_constant(declaration.initial, {}):
             message = f"the value of the constant {declaration.name!r} is not known when the program is compiled"
             self.error(declaration.initial.at, message, "Leave out 'const'.")
 
-    def check_instance(self, declaration: Instance) -> None:
+    def check_instance(self, declaration: tree.Instance) -> None:
         """An instance of an extern, parser, control or package."""
         kind = self._resolve(declaration.ref)
         for argument in declaration.arguments:
             if argument.value is not None:
                 self._expressions.check(argument.value)
-        made = Call(declaration.at, declaration.end, Name(declaration.ref.at, declaration.ref.end, str(kind)), [], [])
+        made = tree.Call(
+            declaration.at, declaration.end, tree.Name(declaration.ref.at, declaration.ref.end, str(kind)), [], []
+        )
         declaration.type = self._construct(made, kind, declaration.arguments, declaration.ref.at)
         declaration.bound = made.bound
         for member in declaration.members or ():
@@ -291,11 +240,11 @@ class Statements(Part):
 def _shown(node: Any) -> str:
     """A left side in words."""
     match node:
-        case Name():
+        case tree.Name():
             return str(node.name)
-        case Member():
+        case tree.Member():
             return f"{_shown(node.base)}.{node.name}"
-        case Slice():
+        case tree.Slice():
             return f"{_shown(node.base)}[…]"
     return "the left side"
 
@@ -321,7 +270,7 @@ class Tables(Part):
         self._coerce = expressions.coercion.coerce
         self._resolve = expressions.resolver.resolve
 
-    def check_action(self, action: Action) -> None:
+    def check_action(self, action: tree.Action) -> None:
         """An action; the parameters with a direction come first."""
         outer, self.env.context = self.env.context, "action"
         with self.env.inner_scope():
@@ -333,7 +282,7 @@ class Tables(Part):
                 if parameter.default is not None:
                     what = f"{parameter.name} is"
                     parameter.default = self._expressions.checked(parameter.default, parameter.type, what)
-                if parameter.direction and parameter.type is INTEGER:
+                if parameter.direction and parameter.type is kinds.INTEGER:
                     hint = "Write bit<32> or int<32>."
                     self.error(parameter.at, f"the parameter {parameter.name!r} has no width", hint)
                 if not parameter.direction:
@@ -349,7 +298,7 @@ class Tables(Part):
                     self._statements.check_item(item)
         self.env.context = outer
 
-    def check_table(self, table: Table) -> None:
+    def check_table(self, table: tree.Table) -> None:
         """A table with its keys, actions and entries."""
         table.type = self.env.types.declared("table", table)
         for key in table.keys:
@@ -361,7 +310,7 @@ class Tables(Part):
         if not table.actions:
             hint = "Write actions = { NoAction; }."
             self.env.diagnostics.warning(table.at, f"the table {table.name!r} has no actions", hint)
-        seen: dict[str, ActionRef] = {}
+        seen: dict[str, tree.ActionRef] = {}
         for ref in table.actions:
             self._action_ref(ref, table, None)
             if ref.name in seen:
@@ -379,7 +328,7 @@ class Tables(Part):
         self._rank_entries(table)
         self.env.declare(table)
 
-    def _count_entries(self, table: Table) -> None:
+    def _count_entries(self, table: tree.Table) -> None:
         size = table.properties.get("size")
         if table.entries and not table.keys:
             self.error(table.entries[0].at, f"the table {table.name!r} has entries, but no keys")
@@ -388,28 +337,28 @@ class Tables(Part):
             message = f"the table {table.name!r} has {len(table.entries)} entries, but a size of {most}"
             self.env.diagnostics.warning(size.at, message)
 
-    def _key(self, key: KeyElement, table: Table) -> None:
+    def _key(self, key: tree.KeyElement, table: tree.Table) -> None:
         outer, self.env.context = self.env.context, "apply"
         kind = self._expressions.check(key.expression)
         self.env.context = outer
         match = self.env.match_kinds.get(key.match)
         if match is None or key.match not in _MATCHES:
             self.error(key.at, f"there is no kind of match {key.match!r}", near(key.match, _MATCHES))
-        if kind is UNKNOWN:
+        if kind is kinds.UNKNOWN:
             return
-        bare = plain(kind)
-        if kind is INTEGER:
+        bare = kinds.plain(kind)
+        if kind is kinds.INTEGER:
             self.error(key.at, "a number of no width is no key")
-        elif not isinstance(bare, Bits | EnumType) and bare not in (BOOL, ERROR):
-            hint = "Use its fields." if is_header(bare) else ""
+        elif not isinstance(bare, kinds.Bits | kinds.EnumType) and bare not in (kinds.BOOL, kinds.ERROR):
+            hint = "Use its fields." if kinds.is_header(bare) else ""
             self.error(key.at, f"{kind} is no key: a key is a number, bool, enum or error", hint)
-        elif key.match in ("lpm", "range") and bare in (BOOL, ERROR):
+        elif key.match in ("lpm", "range") and bare in (kinds.BOOL, kinds.ERROR):
             self.error(key.at, f"{kind} cannot be matched by {key.match!r}", "Use 'exact' or 'ternary'.")
 
-    def _action_ref(self, ref: ActionRef, table: Table, listed: dict[str, ActionRef] | None) -> None:
+    def _action_ref(self, ref: tree.ActionRef, table: tree.Table, listed: dict[str, tree.ActionRef] | None) -> None:
         """An action of the list (``listed`` is None), or the default action or that of an entry."""
-        target = (self.env.globals if ref.rooted else self.env.scope).find(ref.name)
-        if not isinstance(target, Action):
+        target = self.env.named(ref)
+        if not isinstance(target, tree.Action):
             if target is None:
                 hint = self.env.scope.near(ref.name) or "Declare the action above the table."
                 self.error(ref.at, f"there is no action {ref.name!r}", hint)
@@ -428,7 +377,7 @@ class Tables(Part):
                 hint = "The others come from the control plane, with each entry."
                 self.error(ref.at, f"{what} takes {bound_before} arguments here: those with a direction", hint)
                 return
-            free: list[Expression | None] = [None] * (len(target.parameters) - bound_before)
+            free: list[tree.Expression | None] = [None] * (len(target.parameters) - bound_before)
             ref.bound = self._calls.bind(ref.at, what, wanted, ref.arguments, {}) + free
             return
         if ref.name not in listed:
@@ -441,19 +390,19 @@ class Tables(Part):
             arguments = arguments[bound_before:]  # those with a direction are repeated
         values = self._calls.bind(ref.at, what, others, arguments, {})
         for value in values:
-            if value is not None and value.value is None and value.type is not UNKNOWN:
+            if value is not None and value.value is None and value.type is not kinds.UNKNOWN:
                 self._calls.not_constant(value, what)
-        before: list[Expression | None] = [None] * bound_before
+        before: list[tree.Expression | None] = [None] * bound_before
         ref.bound = before + values
 
-    def _properties(self, table: Table) -> None:
+    def _properties(self, table: tree.Table) -> None:
         for name, item in table.properties.items():
             kind = self._expressions.check(item.value)
             if name == "size":
                 if self._expressions.constant(item.value, "the size of a table") is not None and item.value.value < 0:
                     self.error(item.at, "the size of a table is negative")
             elif name in ("support_timeout", "largest_priority_wins"):
-                if kind is not UNKNOWN and kind is not BOOL:
+                if kind is not kinds.UNKNOWN and kind is not kinds.BOOL:
                     self.error(item.at, f"{name!r} is a bool, not {kind}")
             elif name == "priority_delta":
                 delta = self._expressions.constant(item.value, "the distance of priorities")
@@ -470,43 +419,43 @@ class Tables(Part):
                 else:
                     self.env.diagnostics.warning(item.at, f"the property {name!r} of a table means nothing here")
 
-    def _object(self, table: Table, name: str, value: Expression, kind: Type) -> None:
+    def _object(self, table: tree.Table, name: str, value: tree.Expression, kind: kinds.Type) -> None:
         wanted = {
             "implementation": ("action_profile", "action_selector"),
             "counters": ("direct_counter", "counter"),
             "meters": ("direct_meter", "meter"),
         }[name]
-        if kind is UNKNOWN:
+        if kind is kinds.UNKNOWN:
             return
-        if not isinstance(kind, DeclaredType) or kind.name not in wanted:
+        if not isinstance(kind, kinds.DeclaredType) or kind.name not in wanted:
             hint = f"Write {name} = {wanted[0]}(…), or the name of one."
             self.error(value.at, f"{name!r} of the table {table.name!r} is {wanted[0]}, not {kind}", hint)
         elif kind.name in ("counter", "meter"):
             hint = f"Declare {wanted[0]}(…), without a size: it has one cell for each entry."
             self.error(value.at, f"{name!r} of a table is a {wanted[0]}", hint)
-        elif isinstance(value, Call | Name | Member):
+        elif isinstance(value, tree.Call | tree.Name | tree.Member):
             return
 
     # --- entries
 
-    def _entry(self, entry: Entry, table: Table, seen: dict[str, ActionRef]) -> None:
-        keys = entry.keyset.items if isinstance(entry.keyset, ListOf) else [entry.keyset]
-        if len(keys) == 1 and isinstance(keys[0], Default) and len(table.keys) != 1:
+    def _entry(self, entry: tree.Entry, table: tree.Table, seen: dict[str, tree.ActionRef]) -> None:
+        keys = entry.keyset.items if isinstance(entry.keyset, tree.ListOf) else [entry.keyset]
+        if len(keys) == 1 and isinstance(keys[0], tree.Default) and len(table.keys) != 1:
             keys = keys * len(table.keys)
         if len(keys) != len(table.keys):
             self.error(entry.at, f"this entry has {len(keys)} keys; the table {table.name!r} has {len(table.keys)}")
         else:
             for position, (value, key) in enumerate(zip(keys, table.keys, strict=True)):
                 keys[position] = self._entry_key(value, key)
-            entry.keyset = ListOf(entry.keyset.at, entry.keyset.end, keys)
+            entry.keyset = tree.ListOf(entry.keyset.at, entry.keyset.end, keys)
         if entry.priority is not None:
-            entry.priority = self._expressions.checked(entry.priority, INTEGER, "a priority is")
+            entry.priority = self._expressions.checked(entry.priority, kinds.INTEGER, "a priority is")
         self._action_ref(entry.action, table, seen)
         listed = seen.get(entry.action.name)
         if listed is not None and listed.has("defaultonly"):
             self.error(entry.action.at, f"{listed.name!r} is @defaultonly, so no entry can have it")
 
-    def _rank_entries(self, table: Table) -> None:
+    def _rank_entries(self, table: tree.Table) -> None:
         """Which entry is tried before which (specification, section 14.2.1.4)."""
         entries = table.entries or []
         for rank, entry in enumerate(entries, 1):
@@ -526,7 +475,7 @@ class Tables(Part):
         else:
             self._rank_by_priority(table, entries)
 
-    def _rank_by_priority(self, table: Table, entries: list[Entry]) -> None:
+    def _rank_by_priority(self, table: tree.Table, entries: list[tree.Entry]) -> None:
         largest, delta = (table.properties.get(name) for name in ("largest_priority_wins", "priority_delta"))
         down = largest is None or largest.value.value is not False
         step = delta.value.value if delta is not None and isinstance(delta.value.value, int) else 1
@@ -556,31 +505,31 @@ class Tables(Part):
         for rank, position in enumerate(order, 1):
             entries[position].rank = rank
 
-    def _entry_key(self, value: Expression, key: KeyElement) -> Expression:
-        kind = key.expression.type or UNKNOWN
+    def _entry_key(self, value: tree.Expression, key: tree.KeyElement) -> tree.Expression:
+        kind = key.expression.type or kinds.UNKNOWN
         checked = self.check_keyset(value, kind)
-        if isinstance(checked, Default) or kind is UNKNOWN:
-            if key.match == "exact" and isinstance(checked, Default):
+        if isinstance(checked, tree.Default) or kind is kinds.UNKNOWN:
+            if key.match == "exact" and isinstance(checked, tree.Default):
                 self.error(value.at, "an exact key has one value; '_' stands for any", "Use 'ternary' for this key.")
             return checked
-        what = checked.operator if isinstance(checked, Binary) else ""
+        what = checked.operator if isinstance(checked, tree.Binary) else ""
         if what == ".." and key.match != "range":
             self.error(value.at, f"a range is no value of a key that is {key.match!r}")
         elif what == "&&&" and key.match in ("exact", "range", "optional"):
             self.error(value.at, f"a mask is no value of a key that is {key.match!r}", "Use 'ternary' for this key.")
-        elif what == "&&&" and key.match == "lpm" and isinstance(checked, Binary):
+        elif what == "&&&" and key.match == "lpm" and isinstance(checked, tree.Binary):
             mask = checked.right.value
-            width = getattr(plain(kind), "width", 0)
+            width = getattr(kinds.plain(kind), "width", 0)
             if isinstance(mask, int) and (~mask & ((1 << width) - 1)) & ((~mask & ((1 << width) - 1)) + 1):
                 self.error(value.at, "the mask of an lpm key is ones and then zeros", "Use 'ternary' for this key.")
         return checked
 
-    def check_keyset(self, value: Expression, kind: Type) -> Expression:
+    def check_keyset(self, value: tree.Expression, kind: kinds.Type) -> tree.Expression:
         """One key of an entry or a select: a value, a mask, a range or anything."""
-        if isinstance(value, Default):
+        if isinstance(value, tree.Default):
             value.type = kind
             return value
-        if isinstance(value, Binary) and value.operator in ("&&&", ".."):
+        if isinstance(value, tree.Binary) and value.operator in ("&&&", ".."):
             value.left = self._expressions.checked(value.left, self._masked(kind, value), "this key is")
             value.right = self._expressions.checked(value.right, self._masked(kind, value), "this key is")
             value.type = self.env.types.set(kind)
@@ -591,25 +540,25 @@ class Tables(Part):
                 self.error(value.at, f"the range {low} .. {high} is empty", "The lower end comes first.")
             return value
         self._expressions.check(value)
-        if isinstance(value.type, SetType):
+        if isinstance(value.type, kinds.SetType):
             element = value.type.element
-            if isinstance(element, CompositeType) and len(element.fields) == 1:
+            if isinstance(element, kinds.CompositeType) and len(element.fields) == 1:
                 element = next(iter(element.fields.values()))
-            if element is not kind and kind is not UNKNOWN:
+            if element is not kind and kind is not kinds.UNKNOWN:
                 self.error(value.at, f"this key is {kind}, but these are sets of {value.type.element}")
             return value
         value = self._coerce(value, kind, "this key is")
         self._known(value)
         return value
 
-    def _masked(self, kind: Type, value: Binary) -> Type:
-        bare = plain(kind)
-        if isinstance(bare, EnumType) and bare.base and value.operator == "&&&":
+    def _masked(self, kind: kinds.Type, value: tree.Binary) -> kinds.Type:
+        bare = kinds.plain(kind)
+        if isinstance(bare, kinds.EnumType) and bare.base and value.operator == "&&&":
             return bare.base
         return kind
 
     def _known(self, value: Any) -> None:
-        if value.value is None and value.type is not UNKNOWN:
+        if value.value is None and value.type is not kinds.UNKNOWN:
             self._calls.not_constant(value, "a key")
 
 
@@ -625,54 +574,59 @@ class Selects(Part):
         self._give = expressions.coercion.give
         self._check_keyset = tables.check_keyset
 
-    def check_transition(self, item: Transition, names: dict[str, State]) -> None:
+    def check_transition(self, item: tree.Transition, names: dict[str, tree.State]) -> None:
         """``transition s;``, ``transition select(…) { … }``; ``names``: the parser's states."""
         if item.target is not None:
             self._state_name(item.target, item.at, names)
             return
-        kinds = [self._select_key(key) for key in item.keys]
+        key_kinds = [self._select_key(key) for key in item.keys]
         for case in item.cases:
             self._state_name(case.state, case.at, names)
             keyset = case.keyset
-            keys = keyset.items if isinstance(keyset, ListOf) else [keyset]
-            single = len(keys) == 1 and len(kinds) != 1
-            if single and self._any_key(keys[0], kinds):
+            keys = keyset.items if isinstance(keyset, tree.ListOf) else [keyset]
+            single = len(keys) == 1 and len(key_kinds) != 1
+            if single and self._any_key(keys[0], key_kinds):
                 continue
-            if len(keys) != len(kinds):
-                self.error(case.at, f"this case has {len(keys)} keys, but 'select' has {len(kinds)}")
+            if len(keys) != len(key_kinds):
+                self.error(case.at, f"this case has {len(keys)} keys, but 'select' has {len(key_kinds)}")
                 continue
-            checked = [self._check_keyset(key, kind) for key, kind in zip(keys, kinds, strict=True)]
-            case.keyset = ListOf(keyset.at, keyset.end, checked)
+            checked = [self._check_keyset(key, kind) for key, kind in zip(keys, key_kinds, strict=True)]
+            case.keyset = tree.ListOf(keyset.at, keyset.end, checked)
 
-    def _any_key(self, key: Any, kinds: list[Type]) -> bool:
+    def _any_key(self, key: Any, key_kinds: list[kinds.Type]) -> bool:
         """``default`` or a value set, which stand for all keys at once."""
-        if isinstance(key, Default):
+        if isinstance(key, tree.Default):
             return True
         self._expressions.check(key)
-        if not isinstance(key.type, SetType) or not isinstance(key.type.element, TupleType | CompositeType):
+        if not isinstance(key.type, kinds.SetType) or not isinstance(
+            key.type.element, kinds.TupleType | kinds.CompositeType
+        ):
             return False
         element = key.type.element
-        parts = element.elements if isinstance(element, TupleType) else tuple(element.fields.values())
-        widths, wanted = [width_of(part) for part in parts], [width_of(kind) for kind in kinds]
-        if widths != wanted and UNKNOWN not in kinds:
+        parts = element.elements if isinstance(element, kinds.TupleType) else tuple(element.fields.values())
+        widths, wanted = [kinds.width_of(part) for part in parts], [kinds.width_of(kind) for kind in key_kinds]
+        if widths != wanted and kinds.UNKNOWN not in key_kinds:
             message = f"this value set has keys of {_listed(widths)} bits, but 'select' has keys of {_listed(wanted)}"
             self.error(key.at, message, "Give its type the same fields in the same order.")
         return True
 
-    def _select_key(self, key: Any) -> Type:
+    def _select_key(self, key: Any) -> kinds.Type:
         kind = self._expressions.check(key)
-        bare = plain(kind)
-        if kind is INTEGER:
-            self._give(key, bits(32))
-            self.error(key.at, "a number of no width is no key of 'select'")
-            return UNKNOWN
-        if kind is not UNKNOWN and not isinstance(bare, Bits | EnumType) and bare is not BOOL and bare is not ERROR:
-            hint = "Use its fields." if isinstance(bare, CompositeType | StackType) else ""
-            self.error(key.at, f"'select' cannot go by {kind}", hint)
-            return UNKNOWN
+        bare = kinds.plain(kind)
+        if kind is kinds.INTEGER:
+            self._give(key, kinds.bits(32))
+            return self.wrong(key.at, "a number of no width is no key of 'select'")
+        if (
+            kind is not kinds.UNKNOWN
+            and not isinstance(bare, kinds.Bits | kinds.EnumType)
+            and bare is not kinds.BOOL
+            and bare is not kinds.ERROR
+        ):
+            hint = "Use its fields." if isinstance(bare, kinds.CompositeType | kinds.StackType) else ""
+            return self.wrong(key.at, f"'select' cannot go by {kind}", hint)
         return kind
 
-    def _state_name(self, name: str, at: int, names: dict[str, State]) -> None:
+    def _state_name(self, name: str, at: int, names: dict[str, tree.State]) -> None:
         if name not in names and name not in ("accept", "reject"):
             self.error(at, f"there is no state {name!r}", near(name, [*names, "accept", "reject"]))
 

@@ -7,36 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from p4switch.p4.diagnostics import Diagnostics
-from p4switch.p4.syntax.tree import (
-    Action,
-    Assign,
-    Binary,
-    Block,
-    Call,
-    CallStatement,
-    Declaration,
-    Exit,
-    Expression,
-    For,
-    Function,
-    If,
-    Index,
-    Instance,
-    Member,
-    Name,
-    Node,
-    Program,
-    Return,
-    Slice,
-    State,
-    Switch,
-    Table,
-    Unary,
-    Variable,
-)
-from p4switch.p4.types.kinds import CompositeType, DeclaredType, is_header, plain
+from p4switch.p4.syntax import tree
+from p4switch.p4.types import kinds
 
-FOUND_OUT = ("type", "value", "target", "bound", "type_arguments")
+FOUND_OUT = ("type", "type_variables", "value", "target", "bound", "type_arguments")
 """Attributes of nodes that the checker wrote; trees are followed without them."""
 NO_PARTS = frozenset({*FOUND_OUT, "at", "end", "ref", "annotations", "name", "tokens"})
 _PARTS: dict[type, list[str]] = {}
@@ -44,14 +18,14 @@ _LEAVES = (str, int, bool, type(None))
 _CHANGES_PORT = frozenset(
     {"mark_to_drop", "resubmit", "resubmit_preserving_field_list", "recirculate", "recirculate_preserving_field_list"}
 )
-Calls = dict[Program, list[Call]]
+Calls = dict[tree.Program, list[tree.Call]]
 
 
-def warn(declarations: list[Declaration], diagnostics: Diagnostics, builtin: Any) -> None:
+def warn(declarations: list[tree.Declaration], diagnostics: Diagnostics, builtin: Any) -> None:
     """All warnings; ``builtin`` says whether a position lies in the package's own files."""
-    programs = [d for d in declarations if isinstance(d, Program) and d.body is not None and not builtin(d.at)]
+    programs = [d for d in declarations if isinstance(d, tree.Program) and d.body is not None and not builtin(d.at)]
     blocks = _blocks(declarations)
-    calls = {p: [node for node in nodes(p) if isinstance(node, Call)] for p in programs}
+    calls = {p: [node for node in nodes(p) if isinstance(node, tree.Call)] for p in programs}
     _tables_never_applied(calls, diagnostics)
     _registers(calls, diagnostics)
     if blocks:
@@ -59,17 +33,17 @@ def warn(declarations: list[Declaration], diagnostics: Diagnostics, builtin: Any
         _never_emitted(blocks, diagnostics)
 
 
-def package_blocks(declarations: list[Declaration]) -> list[Program]:
+def package_blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
     """The six parsers and controls of the package, in its order; none if they are not made right in it."""
     return _blocks(declarations)
 
 
-def nodes(root: Any) -> Iterator[Node]:
+def nodes(root: Any) -> Iterator[tree.Node]:
     """Every node of a tree, from the top down."""
     stack = [root]
     while stack:
         node = stack.pop()
-        if isinstance(node, Node):
+        if isinstance(node, tree.Node):
             yield node
             names = _PARTS.get(type(node))
             if names is None:
@@ -84,25 +58,25 @@ def nodes(root: Any) -> Iterator[Node]:
             stack += list(node.values())
 
 
-def _blocks(declarations: list[Declaration]) -> list[Program]:
+def _blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
     """The six parsers and controls of the package, if they are made right in it."""
-    main = next((d for d in declarations if isinstance(d, Instance) and d.name == "main"), None)
+    main = next((d for d in declarations if isinstance(d, tree.Instance) and d.name == "main"), None)
     if main is None or len(main.bound) != 6:
         return []
     found = []
     for value in main.bound:
         kind = value.type if value is not None else None
-        if not isinstance(kind, DeclaredType) or not isinstance(kind.declaration, Program):
+        if not isinstance(kind, kinds.DeclaredType) or not isinstance(kind.declaration, tree.Program):
             return []
         found.append(kind.declaration)
     return found
 
 
 def _tables_never_applied(programs: Calls, diagnostics: Diagnostics) -> None:
-    applied = {n.target for calls in programs.values() for n in calls if isinstance(n.target, Table)}
+    applied = {n.target for calls in programs.values() for n in calls if isinstance(n.target, tree.Table)}
     for program in programs:
         for local in program.locals:
-            if isinstance(local, Table) and local not in applied:
+            if isinstance(local, tree.Table) and local not in applied:
                 hint = f"Write {local.name}.apply(); in the apply block, or delete the table."
                 diagnostics.warning(local.at, f"the table {local.name!r} is never applied", hint)
 
@@ -112,23 +86,25 @@ def _registers(programs: Calls, diagnostics: Diagnostics) -> None:
     for program, calls in programs.items():
         used: dict[Any, set[str]] = {}
         for node in calls:
-            if isinstance(node.callee, Member) and isinstance(node.callee.base, Name):
+            if isinstance(node.callee, tree.Member) and isinstance(node.callee.base, tree.Name):
                 used.setdefault(node.callee.base.target, set()).add(node.callee.name)
         for local in program.locals:
-            kind = local.type if isinstance(local, Instance) else None
-            if isinstance(kind, DeclaredType) and kind.name == "register" and used.get(local) == {"read"}:
+            kind = local.type if isinstance(local, tree.Instance) else None
+            if isinstance(kind, kinds.DeclaredType) and kind.name == "register" and used.get(local) == {"read"}:
                 hint = "Only the control plane can then change it. Is a .write(…) missing?"
                 diagnostics.warning(local.at, f"the register {local.name!r} is read, but never written", hint)
 
 
 def _egress_spec(
-    blocks: list[Program], declarations: list[Declaration], diagnostics: Diagnostics, builtin: Any
+    blocks: list[tree.Program], declarations: list[tree.Declaration], diagnostics: Diagnostics, builtin: Any
 ) -> None:
     """Nothing ever says where packets go: they all leave by port 0."""
-    for node in nodes([d for d in declarations if isinstance(d, Program | Action | Function) and not builtin(d.at)]):
-        if isinstance(node, Assign) and _names_field(node.left, ("egress_spec", "mcast_grp")):
+    for node in nodes(
+        [d for d in declarations if isinstance(d, tree.Program | tree.Action | tree.Function) and not builtin(d.at)]
+    ):
+        if isinstance(node, tree.Assign) and _names_field(node.left, ("egress_spec", "mcast_grp")):
             return
-        if isinstance(node, Call):
+        if isinstance(node, tree.Call):
             name = getattr(node.target, "name", "")
             if name in _CHANGES_PORT:
                 return
@@ -140,31 +116,31 @@ def _egress_spec(
     diagnostics.warning(blocks[2].at, "nothing sets egress_spec: every packet leaves by port 0", hint)
 
 
-def _names_field(node: Expression | None, names: tuple[str, ...]) -> bool:
-    while isinstance(node, Slice):
+def _names_field(node: tree.Expression | None, names: tuple[str, ...]) -> bool:
+    while isinstance(node, tree.Slice):
         node = node.base
-    return isinstance(node, Member) and node.name in names
+    return isinstance(node, tree.Member) and node.name in names
 
 
-def _never_emitted(blocks: list[Program], diagnostics: Diagnostics) -> None:
+def _never_emitted(blocks: list[tree.Program], diagnostics: Diagnostics) -> None:
     """Headers that the parser extracts or a control makes valid, and that the deparser leaves out."""
-    kind = plain(blocks[0].parameters[1].type) if len(blocks[0].parameters) > 1 else None
-    if not isinstance(kind, CompositeType):
+    kind = kinds.plain(blocks[0].parameters[1].type) if len(blocks[0].parameters) > 1 else None
+    if not isinstance(kind, kinds.CompositeType):
         return
     emitted: set[str] = set()
     for node in nodes(blocks[5]):
-        if isinstance(node, Call) and isinstance(node.callee, Member) and node.callee.name == "emit":
+        if isinstance(node, tree.Call) and isinstance(node.callee, tree.Member) and node.callee.name == "emit":
             value = node.bound[0] if node.bound else None
             member = first_member(value)
             if member is None:
                 return  # all of the headers, or something that is not to be told here
             emitted.add(member)
-        elif isinstance(node, Call) and isinstance(node.target, Program):
+        elif isinstance(node, tree.Call) and isinstance(node.target, tree.Program):
             return
     made: dict[str, int] = {}
     for block in blocks[:4]:
         for node in nodes(block):
-            if isinstance(node, Call) and isinstance(node.callee, Member):
+            if isinstance(node, tree.Call) and isinstance(node.callee, tree.Member):
                 name = node.callee.name
                 value = node.bound[0] if name == "extract" and node.bound else None
                 value = node.callee.base if name == "setValid" else value
@@ -179,16 +155,16 @@ def _never_emitted(blocks: list[Program], diagnostics: Diagnostics) -> None:
 
 def _is_left_out(kind: Any) -> bool:
     """Structs, whose headers are emitted one by one, and headers that only the controller sends."""
-    bare = plain(kind)
-    if not isinstance(bare, CompositeType):
+    bare = kinds.plain(kind)
+    if not isinstance(bare, kinds.CompositeType):
         return False
     return bare.kind == "struct" or bare.declaration.annotation("controller_header") is not None
 
 
-def first_member(node: Expression | None) -> str | None:
+def first_member(node: tree.Expression | None) -> str | None:
     """``ethernet`` of ``hdr.ethernet``, ``hdr.ethernet.next``, ``hdr.ethernet[1]``; None for anything else."""
-    while isinstance(node, Member | Index):
-        if isinstance(node, Member) and isinstance(node.base, Name):
+    while isinstance(node, tree.Member | tree.Index):
+        if isinstance(node, tree.Member) and isinstance(node.base, tree.Name):
             return node.name
         node = node.base
     return None
@@ -212,7 +188,7 @@ class Validity:
         self.headers: Any = None
         self.said: set[str] = set()
 
-    def after_parser(self, parser: Program) -> Valid | None:
+    def after_parser(self, parser: tree.Program) -> Valid | None:
         """Headers that are valid on every way to ``accept``; None where that is not followed."""
         self.headers = parser.parameters[1]
         states = {state.name: state for state in parser.states}
@@ -244,27 +220,27 @@ class Validity:
                         work.append(name)
         return frozenset.intersection(*ends) if ends else None
 
-    def _state(self, state: State, valid: Valid) -> Valid | None:
+    def _state(self, state: tree.State, valid: Valid) -> Valid | None:
         for item in state.items:
-            if not isinstance(item, CallStatement | Assign | Variable):
+            if not isinstance(item, tree.CallStatement | tree.Assign | tree.Variable):
                 return None
-            if isinstance(item, CallStatement):
-                if isinstance(item.call.target, Program):
+            if isinstance(item, tree.CallStatement):
+                if isinstance(item.call.target, tree.Program):
                     return None
                 valid = self._effect(item.call, valid)
         return valid
 
-    def control(self, program: Program, valid: Valid) -> None:
+    def control(self, program: tree.Program, valid: Valid) -> None:
         """Reads in a control's apply block, beginning with what is valid before it."""
         self.headers = program.parameters[0] if program.parameters else None
         if program.body is not None:
             self._statement(program.body, valid)
 
-    def _header(self, node: Expression | None) -> str | None:
+    def _header(self, node: tree.Expression | None) -> str | None:
         """``ethernet`` of ``hdr.ethernet``."""
-        if isinstance(node, Member) and isinstance(node.base, Name) and node.base.target is self.headers:
-            kind = plain(node.type) if node.type is not None else None
-            return node.name if kind is not None and is_header(kind) else None
+        if isinstance(node, tree.Member) and isinstance(node.base, tree.Name) and node.base.target is self.headers:
+            kind = kinds.plain(node.type) if node.type is not None else None
+            return node.name if kind is not None and kinds.is_header(kind) else None
         return None
 
     # --- statements: what is valid behind them, None where nothing comes behind
@@ -273,31 +249,31 @@ class Validity:
         if valid is None:
             return None
         match item:
-            case Block():
+            case tree.Block():
                 for inner in item.items:
                     valid = self._statement(inner, valid)
                 return valid
-            case If():
+            case tree.If():
                 self._reads(item.condition, valid)
                 yes = self._statement(item.yes, valid | self._told(item.condition, True))
                 otherwise = valid | self._told(item.condition, False)
                 no = self._statement(item.no, otherwise) if item.no is not None else otherwise
                 return yes & no if yes is not None and no is not None else no if yes is None else yes
-            case Assign():
+            case tree.Assign():
                 self._reads(item.right, valid)
                 header = self._header(item.left)
                 return valid | {header} if header is not None else valid
-            case CallStatement():
+            case tree.CallStatement():
                 self._reads(item.call, valid)
                 return self._effect(item.call, valid)
-            case Return() | Exit():
+            case tree.Return() | tree.Exit():
                 return None
-            case Switch():
+            case tree.Switch():
                 self._reads(item.subject, valid)
                 return self._unknown(item, valid)
-            case For():
+            case tree.For():
                 return self._unknown(item, valid)
-            case Variable():
+            case tree.Variable():
                 if item.initial is not None:
                     self._reads(item.initial, valid)
         return valid
@@ -306,22 +282,22 @@ class Validity:
         """What may have become valid or not in code that is not followed is taken to be valid."""
         changed = set()
         for inner in nodes(node):
-            if isinstance(inner, Member) and self._header(inner) is not None:
+            if isinstance(inner, tree.Member) and self._header(inner) is not None:
                 changed.add(inner.name)
         return valid | changed
 
-    def _effect(self, call: Call, valid: Valid) -> Valid:
+    def _effect(self, call: tree.Call, valid: Valid) -> Valid:
         callee = call.callee
-        if isinstance(callee, Member) and callee.name in ("setValid", "setInvalid"):
+        if isinstance(callee, tree.Member) and callee.name in ("setValid", "setInvalid"):
             header = self._header(callee.base)
             if header is not None:
                 return valid | {header} if callee.name == "setValid" else valid - {header}
             return valid
-        if isinstance(callee, Member) and callee.name == "extract" and call.bound:
+        if isinstance(callee, tree.Member) and callee.name == "extract" and call.bound:
             header = self._header(call.bound[0])
             return valid | {header} if header is not None else valid
         target = call.target
-        if isinstance(target, Action):
+        if isinstance(target, tree.Action):
             return self._unknown(target.body, valid)
         if isinstance(target, str) or target is None:
             return valid
@@ -331,37 +307,37 @@ class Validity:
                 if ref.target is not None:
                     valid = self._unknown(ref.target.body, valid)
             return valid
-        if any(isinstance(v, Name) and v.target is self.headers for v in call.bound if v is not None):
+        if any(isinstance(v, tree.Name) and v.target is self.headers for v in call.bound if v is not None):
             # A control that gets all headers: it may make any of them valid.
-            kind = plain(self.headers.type)
+            kind = kinds.plain(self.headers.type)
             return frozenset(getattr(kind, "fields", {}))
         return valid
 
-    def _told(self, condition: Expression, truth: bool) -> Valid:
+    def _told(self, condition: tree.Expression, truth: bool) -> Valid:
         """What is valid where a condition holds, or does not."""
         match condition:
-            case Unary(operator="!", operand=operand):
+            case tree.Unary(operator="!", operand=operand):
                 return self._told(operand, not truth)
-            case Binary(operator="&&", left=left, right=right) if truth:
+            case tree.Binary(operator="&&", left=left, right=right) if truth:
                 return self._told(left, True) | self._told(right, True)
-            case Binary(operator="||", left=left, right=right) if not truth:
+            case tree.Binary(operator="||", left=left, right=right) if not truth:
                 return self._told(left, False) | self._told(right, False)
-            case Call(callee=Member(name="isValid", base=base)) if truth:
+            case tree.Call(callee=tree.Member(name="isValid", base=base)) if truth:
                 header = self._header(base)
                 return frozenset({header}) if header is not None else frozenset()
         return frozenset()
 
-    def _reads(self, node: Expression, valid: Valid) -> None:
+    def _reads(self, node: tree.Expression, valid: Valid) -> None:
         """Warns of fields of headers that are not known to be valid."""
-        if isinstance(node, Binary) and node.operator in ("&&", "||"):
+        if isinstance(node, tree.Binary) and node.operator in ("&&", "||"):
             self._reads(node.left, valid)
             self._reads(node.right, valid | self._told(node.left, node.operator == "&&"))
             return
-        if isinstance(node, Call) and isinstance(node.target, str):
+        if isinstance(node, tree.Call) and isinstance(node.target, str):
             return  # isValid, setValid and their kin
-        if isinstance(node, Call) and isinstance(node.target, Table):
+        if isinstance(node, tree.Call) and isinstance(node.target, tree.Table):
             self._keys(node.target, valid)
-        if isinstance(node, Member):
+        if isinstance(node, tree.Member):
             header = self._header(node.base)
             if header is not None and header not in valid and header not in self.said:
                 self.said.add(header)
@@ -375,12 +351,12 @@ class Validity:
             inner = getattr(node, name)
             for part in inner if isinstance(inner, list) else (inner,):
                 value = getattr(part, "value", None) if type(part).__name__ == "Argument" else part
-                if isinstance(value, Expression) and not isinstance(value, Slice):
+                if isinstance(value, tree.Expression) and not isinstance(value, tree.Slice):
                     self._reads(value, valid)
-                elif isinstance(value, Slice):
+                elif isinstance(value, tree.Slice):
                     self._reads(value.base, valid)
 
-    def _keys(self, table: Table, valid: Valid) -> None:
+    def _keys(self, table: tree.Table, valid: Valid) -> None:
         """Warns of keys that must match, unless the table looks up, too, whether their header is valid."""
         for key in table.keys:
             valid |= self._told(key.expression, True)
@@ -389,7 +365,7 @@ class Validity:
                 self._reads(key.expression, valid)
 
 
-def warn_of_invalid(blocks: list[Program], diagnostics: Diagnostics) -> None:
+def warn_of_invalid(blocks: list[tree.Program], diagnostics: Diagnostics) -> None:
     """Warns of reads in ingress of headers that the parser does not always extract."""
     if len(blocks[0].parameters) < 2:
         return

@@ -1,0 +1,5 @@
+"""The model of a program, one vocabulary: headers, expressions, actions with their primitives, parser, pipelines."""
+
+from p4switch.program.actions import *  # noqa: F403
+from p4switch.program.expressions import *  # noqa: F403
+from p4switch.program.program import *  # noqa: F403
