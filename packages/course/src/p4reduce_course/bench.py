@@ -427,20 +427,28 @@ class _Grader:
             said = f"After {_listed([one.what for one in small.scenario.frames[:-1]])}, {said}"
         lacks = sorted({row["table"] for row in begin.setup.rows} - self.tables)
         missing = f"the program does not apply table {', '.join(lacks)}" if lacks else ""
-        if cause := self._cause(played, small) or missing:
+        if cause := self._cause(one, played, small) or missing:
             said += f". {cause[:1].upper()}{cause[1:]}"
         if said not in self._told:
             name = f"{one.part}-{len(self._told) + 1}"
             self._told[said] = Wrong(said, str(self.path), *self._look(name, small))
         return self._told[said]
 
-    def _cause(self, played: _Played, small: _Played) -> str:
-        """The mistake with which the reference does the same, over the whole scenario or, else, its shortest form."""
-        for whole in (played, small):
+    def _cause(self, one: Property, played: _Played, small: _Played) -> str:
+        """The mistake with which the reference does the same.
+
+        Over the whole scenario or, else, its shortest form; or in what the check is about, over the whole scenario.
+        """
+        for exact, whole in ((True, played), (True, small), (False, played)):
             for mistake in self.bench.mistakes:
-                if self._outs(whole.scenario, mistake.wrong) == whole.got:
+                outs = self._outs(whole.scenario, mistake.wrong)
+                if outs == whole.got or (not exact and self._alike(one, whole, outs)):
                     return mistake.says
         return ""
+
+    def _alike(self, one: Property, played: _Played, outs: tuple[Out, ...]) -> bool:
+        judged = zip(played.scenario.frames, outs, played.got, strict=True)
+        return not any(self._differs(one, frame, out, got) for frame, out, got in judged)
 
     def _look(self, name: str, played: _Played) -> tuple[str, Files]:
         """The command that shows the last frame, and its files; what the controller learned on the way is an entry."""
