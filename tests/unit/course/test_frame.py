@@ -15,8 +15,8 @@ import pytest
 
 from p4reduce_course import catalogue
 from p4reduce_course.catalogue import find
-from p4reduce_course.frame.grading import copy_lab, digest, grade, grade_all, plain
-from p4reduce_course.frame.lab import Step, hidden, new_lab, personal, run_steps
+from p4reduce_course.frame.grading import copy_lab, digest, grade, grade_all, new_lab, plain
+from p4reduce_course.frame.lab import Step, hidden, personal, run_steps
 from p4reduce_course.frame.report import (
     Check,
     Finding,
@@ -111,7 +111,7 @@ def test_names_that_are_none(student, tmp_path):
 
 def test_a_note_in_a_folder_names_no_program(tmp_path):
     """What is run is named on the command line, never by what is handed in."""
-    new_lab(tmp_path / "evil")
+    new_lab(tmp_path / "evil", "python")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/lab.yaml").write_text(f"lab: {tmp_path / 'evil'}\n")
     with pytest.raises(LabError, match="names no lab that there is"):
@@ -191,7 +191,7 @@ def test_answers_in_folders_that_a_platform_made(inside, tmp_path):
 
 def test_a_class(tmp_path):
     """Every student's own parameters; whoever copied is named; what cannot be graded is told."""
-    new_lab(tmp_path / "lab")
+    new_lab(tmp_path / "lab", "python")
     lab = find(str(tmp_path / "lab"))
     for student in ("ana", "bob", "cem", "dan"):
         folder = tmp_path / "all" / student
@@ -222,7 +222,7 @@ def test_a_class(tmp_path):
 
 def test_a_copy_for_another_student_is_told(tmp_path):
     """Its numbers are others, and what the checks say follows from that."""
-    new_lab(tmp_path / "lab")
+    new_lab(tmp_path / "lab", "python")
     copy_lab(find(str(tmp_path / "lab")), "bob", tmp_path / "mine")
     report = grade(tmp_path / "mine", lab=str(tmp_path / "lab"), student="ana")
     assert ["this is a copy for bob" in note and "--student ana" in note for note in report.notes] == [True]
@@ -232,14 +232,16 @@ def test_a_copy_for_another_student_is_told(tmp_path):
     assert grade(tmp_path / "mine", lab=str(tmp_path / "lab"), student="ana").notes == ()
 
 
-def test_a_new_lab_is_whole(tmp_path):
-    new_lab(tmp_path / "lab")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "lab")]
+def test_new_labs_are_whole(tmp_path):
+    folders = [tmp_path / kind for kind in ("python", "p4")]
+    for folder in folders:
+        new_lab(folder, folder.name)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", *folders]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "9 passed" in done.stdout
     with pytest.raises(LabError, match="is there already"):
-        new_lab(tmp_path / "lab")
+        new_lab(folders[0], "python")
 
 
 def test_the_published_solution_handed_in_by_another(tmp_path):

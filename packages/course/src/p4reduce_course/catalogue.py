@@ -22,6 +22,12 @@ NAMES: Final = {
     "08": "08-how-fast",
     "09": "09-train",
     "10": "10-failures",
+    "11": "11-a-way-for-results",
+    "12": "12-learning-workers",
+    "13": "13-spreading-jobs",
+    "14": "14-heavy-jobs",
+    "15": "15-the-slow-link",
+    "16": "16-a-dead-link",
 }
 """Folders by number; the grader of lab 01 is the package ``lab01``."""
 

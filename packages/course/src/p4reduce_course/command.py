@@ -90,9 +90,13 @@ class LabCopy:
     "lab new",
     "p4reduce lab new my-lab",
     "p4reduce lab grade my-lab/solution --lab my-lab",
+    "p4reduce lab new my-p4-lab --p4",
     within=LAB,
 )
 class LabNew:
     """Begin a lab of your own, with README, skeleton, grader, solution and a test of them."""
 
     folder: Annotated[Path, Flag("Folder for it, which must not exist.", argument=True)]
+    p4: Annotated[
+        bool, Flag("Begin one in which students write P4, with a reference in Python (docs/teaching.md).")
+    ] = False

@@ -14,10 +14,10 @@ from p4reduce.base.output import Output, progress_bar
 from p4reduce.base.signals import handling, raise_exit_in_time
 from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.command import LabCopy, LabGrade, LabGradeAll, LabList, LabNew
-from p4reduce_course.frame.grading import copy_lab
+from p4reduce_course.frame.grading import copy_lab, new_lab
 from p4reduce_course.frame.grading import grade as grade_one
 from p4reduce_course.frame.grading import grade_all as grade_class
-from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, new_lab
+from p4reduce_course.frame.lab import EXAMPLE, PRACTICE
 from p4reduce_course.frame.report import (
     LOOK,
     Check,
@@ -115,7 +115,7 @@ def copy(flags: LabCopy) -> None:
 
 def new(flags: LabNew) -> None:
     """Begin one."""
-    new_lab(flags.folder)
+    new_lab(flags.folder, "p4" if flags.p4 else "python")
     Output().line(
         f"{flags.folder}: change lab.py, README.md, skeleton and solution; then: pytest {flags.folder}/test_lab.py"
     )

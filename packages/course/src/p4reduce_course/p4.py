@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from p4reduce_course.frame.grading import plain, skeleton_of
 from p4reduce_course.frame.lab import Task
@@ -28,6 +28,7 @@ _START: Final = len(_ETHERNET) + 2
 WRAP: Final = 1 << 32
 
 Lanes = tuple[int, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,28 @@ _HALF: Final = WRAP >> 1
 """two of these wrap around"""
 
 
+def minimal(items: Sequence[T], fails: Callable[[list[T]], bool]) -> None:
+    """Leaves out parts, large ones first, as long as what is kept fails; ``fails`` keeps the best of them.
+
+    Delta debugging: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002.
+    """
+    found = list(items)
+    size = len(found)
+    while size:
+        start = 0
+        while start < len(found):
+            kept = found[:start] + found[start + size :]
+            if fails(kept):
+                found = kept
+            else:
+                start += size
+        size //= 2
+
+
 def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]], bool]) -> list[Push]:
     """Fewer frames with smaller numbers whose last one still fails.
 
-    Delta debugging: parts are left out, large ones first, then lanes are made small (A. Zeller and R. Hildebrandt,
-    "Simplifying and Isolating Failure-Inducing Input", 2002). The search sends 1,500 frames or a little more, so the
+    Parts are left out (`minimal`), then lanes are made small. The search sends 1,500 frames or a little more, so the
     result is short, though not always the shortest.
 
     Args:
@@ -112,13 +130,7 @@ def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]],
     last = found[-1]
     if not better([last]) and not better([push for push in found if push.seq == last.seq]):
         better([push for push in found if push.seq % slots == last.seq % slots])
-    size = len(found) // 2
-    while size:
-        start = 0
-        while start < len(found) - 1:
-            if not better(found[:start] + found[min(start + size, len(found) - 1) :]):
-                start += size
-        size //= 2
+    minimal(found[:-1], lambda kept: better([*kept, found[-1]]))
     sent = 0
     if not better(_small(found)):
         better([Push(one.worker, one.seq, (_HALF,) * LANES) for one in found])

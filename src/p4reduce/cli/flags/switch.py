@@ -140,8 +140,8 @@ class Trace:
             default="none")] = None  # fmt: skip
     entries: Annotated[Path | None, Flag("YAML or JSON file of table entries, multicast groups and registers.", "-e",
             reads=True, example="entries", default="none")] = None  # fmt: skip
-    packet: Annotated[Sequence[str], Flag("Hexadecimal digits, a pcap file, or a text file with '[port] digits' on "
-            "each line.", "-p", many=True)] = ()  # fmt: skip
+    packet: Annotated[Sequence[str], Flag("Hexadecimal digits, a pcap file, or a text file with '[port] digits' or "
+            "'port@microseconds digits' on each line.", "-p", many=True)] = ()  # fmt: skip
     port: Annotated[int, Flag("Ingress port of packets that do not say theirs.", least=0, most=MAX_PORT)] = 1
     p4info: P4Info = None
     source: Annotated[Path | None, Flag("Folder to which the names of P4 files in the JSON are relative.",

@@ -26,13 +26,25 @@ def test_frames_that_are_too_long():
 
 def test_a_text_file(tmp_path):
     file = tmp_path / "packets.txt"
-    file.write_text("# begin\n\n3 00ff # first\n0a:0b\n7 00 01 02\n")
-    assert read_packets(str(file)) == [Packet(b"\x00\xff", 3, "first"), Packet(b"\x0a\x0b"), Packet(b"\0\1\2", 7)]
+    file.write_text("# begin\n\n3 00ff # first\n0a:0b\n7 00 01 02\n2@1500 ff\n")
+    assert read_packets(str(file)) == [
+        Packet(b"\x00\xff", 3, "first"),
+        Packet(b"\x0a\x0b"),
+        Packet(b"\0\1\2", 7),
+        Packet(b"\xff", 2, "", 1500),
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("1 xx", "line 1: expected"), ("00\n600 00", "line 2: port 600"), ("# nothing", "no packet"), ("1 2 3", "line 1")],
+    [
+        ("1 xx", "line 1: expected"),
+        ("00\n600 00", "line 2: port 600"),
+        ("# nothing", "no packet"),
+        ("1 2 3", "line 1"),
+        ("1@ ff", "line 1"),
+        ("@5 ff", "line 1"),
+    ],
 )
 def test_wrong_text_files(tmp_path, text, said):
     file = tmp_path / "packets.txt"

@@ -273,6 +273,19 @@ def copy_lab(lab: Lab, student: str, target: Path) -> None:
     )
 
 
+def new_lab(folder: Path, kind: str) -> None:
+    """Begins a lab of one's own, ``python`` or ``p4``. Raises LabError where the folder is there already."""
+    if folder.exists():
+        raise LabError(f"{folder}: is there already; name another folder")
+    texts = yaml.safe_load((catalogue.package() / "labs" / "new.yaml").read_text("utf-8"))[kind]
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    lab = catalogue.find(str(folder.resolve()))
+    for path in (folder / "solution").iterdir():
+        path.write_text(filled(path.read_text("utf-8"), lab.parameters(personal(lab.name, EXAMPLE))), "utf-8")
+
+
 def skeleton_of(task: Task, name: str) -> str:
     """A file as its student got it."""
     path = catalogue.home(task.lab) / SKELETON / name

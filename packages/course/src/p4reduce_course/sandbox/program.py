@@ -40,7 +40,7 @@ from p4switch.program.expressions import FieldRef
 from p4switch.program.loader import load_program
 from p4switch.program.program import ParserState, Program, Transition
 from p4switch.tables import Exact, TableEntry
-from p4switch.trace.record import Packet, Recorder
+from p4switch.trace import EntriesError, Packet, Recorder, parse_entries
 
 LIMITS: Final = Limits(cpu_s=30, wall_s=60, calls_s=120, memory=1024 * MIB, files=32)
 """``memory`` beyond what the process has already when it begins; ``cpu_s`` for compiling and for all frames together"""
@@ -94,6 +94,7 @@ class Answer:
         emitted: headers that the deparser put in.
         parser_error: of the parser; empty where there was none.
         group: the multicast group that ingress ended with; 0: none.
+        digests: what the controller was told, the elements of each.
     """
 
     sent: tuple[tuple[int, bytes], ...]
@@ -101,6 +102,7 @@ class Answer:
     emitted: list[str]
     parser_error: str
     group: int
+    digests: tuple[tuple[int, ...], ...]
 
 
 T = TypeVar("T")
@@ -132,7 +134,18 @@ class StudentProgram(Apart):
 
     def send(self, switch: int, port: int, frame: bytes) -> Answer:
         """One frame in by a port."""
-        return self._told(Answer, self.call("send", switch, port, frame))
+        return self.play(switch, [(port, frame, 0)])[0]
+
+    def play(self, switch: int, frames: Sequence[tuple[int, bytes, int]]) -> list[Answer]:
+        """Several, in their order: port, frame and time in microseconds of each."""
+        found = self._told(list[Answer], self.call("play", switch, [list(one) for one in frames]))
+        if len(found) != len(frames):
+            raise self._no_answer()
+        return found
+
+    def load(self, switch: int, entries: str) -> str:
+        """Put in what an entries file of ``p4reduce trace`` says; why the program cannot take it, or nothing."""
+        return self._told(str, self.call("load", switch, entries))
 
     def insert(self, switch: int, table: str, match: Sequence[int], action: str, arguments: Sequence[int]) -> None:
         """An entry of an exact table; both names in full."""
@@ -342,6 +355,7 @@ class Switches:
     def __init__(self) -> None:
         self._program: Program | None = None
         self._switches: dict[int, tuple[Device, Recorder]] = {}
+        self._digests: list[tuple[int, ...]] = []
         self._made = 0
 
     def compile(self, text: str, name: str) -> dict[str, Any]:
@@ -360,6 +374,7 @@ class Switches:
         """A new switch; its number."""
         assert self._program is not None  # noqa: S101  (it was compiled)
         device = Device(self._program, executor="interpreted")
+        device.on_digest = lambda digest: self._digests.append(digest.values)
         self._made += 1
         self._switches[self._made] = device, Recorder(device)
         return self._made
@@ -368,9 +383,22 @@ class Switches:
         """Give back a switch's memory."""
         del self._switches[switch]
 
-    def send(self, switch: int, port: int, frame: bytes) -> dict[str, Any]:
-        """``Answer``, in plain data."""
-        trace = self._switches[switch][1].run(Packet(frame, port))
+    def play(self, switch: int, frames: list[list[Any]]) -> list[dict[str, Any]]:
+        """``Answer`` of each frame, in plain data."""
+        return [self._sent(switch, port, frame, time_us) for port, frame, time_us in frames]
+
+    def load(self, switch: int, entries: str) -> str:
+        """Entries from text; what is wrong with them."""
+        device = self._switches[switch][0]
+        try:
+            parse_entries(entries, device.program).apply(device, over=True)
+        except EntriesError as error:
+            return str(error)
+        return ""
+
+    def _sent(self, switch: int, port: int, frame: bytes, time_us: int) -> dict[str, Any]:
+        self._digests.clear()
+        trace = self._switches[switch][1].run(Packet(frame, port, time_us=time_us))
         verdicts = [one for one in trace.events if isinstance(one, Verdict)]
         groups = [one.target for one in verdicts if one.stage == "ingress" and one.kind == "multicast"]
         errors = [one.error for one in trace.events if isinstance(one, ParserFailed)]
@@ -380,6 +408,7 @@ class Switches:
             "emitted": [one.header for one in trace.events if isinstance(one, HeaderEmitted)],
             "parser_error": errors[0] if errors else "",
             "group": groups[0] if groups else 0,
+            "digests": list(self._digests),
         }
 
     def insert(self, switch: int, table: str, match: list[int], action: str, arguments: list[int]) -> None:

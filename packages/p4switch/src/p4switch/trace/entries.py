@@ -238,13 +238,18 @@ class Entries:
         """The entries of a table, by its full name."""
         return [p.entry for p in self.tables if p.table == table and isinstance(p.entry, TableEntry)]
 
-    def apply(self, device: Device) -> None:
-        """Puts everything into a device. Raises EntriesError, naming the entry that the device refuses."""
+    def apply(self, device: Device, *, over: bool = False) -> None:
+        """Puts everything into a device. Raises EntriesError, naming the entry that the device refuses.
+
+        ``over``: an entry may take the place of one with the same match.
+        """
         problems = []
         for placed in self.tables:
             try:
                 if isinstance(placed.entry, TableEntry):
-                    device.tables[placed.table].insert(placed.entry)
+                    table = device.tables[placed.table]
+                    there = over and any(one.match == placed.entry.match for one in table.entries())
+                    (table.modify if there else table.insert)(placed.entry)
                 elif placed.entry.action is not None:
                     device.tables[placed.table].set_default(placed.entry.action, placed.entry.arguments)
             except TableError as error:

@@ -185,7 +185,7 @@ _FILE_LIMIT: Final = 64 << 20
 _PCAP_MAGIC: Final = {0xA1B2C3D4: "microseconds", 0xA1B23C4D: "nanoseconds"}
 _PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
 _ETHERNET: Final = 1
-_LINE = re.compile(r"(?:(\d+)\s+)?([0-9A-Fa-f]{2}(?:[\s:]?[0-9A-Fa-f]{2})*)")
+_LINE = re.compile(r"(?:(\d+)(?:@(\d{1,18}))?\s+)?([0-9A-Fa-f]{2}(?:[\s:]?[0-9A-Fa-f]{2})*)")
 
 
 class PacketError(ValueError):
@@ -194,17 +194,23 @@ class PacketError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A frame without FCS; ``port`` None: not said. ``note`` is a comment behind it in a text file."""
+    """A frame without FCS; ``port`` None: not said. ``note`` is a comment behind it in a text file.
+
+    Attributes:
+        time_us: every time stamp of the packet, microseconds.
+    """
 
     frame: bytes
     port: int | None = None
     note: str = ""
+    time_us: int = 0
 
 
 def read_packets(source: str) -> list[Packet]:
     """The packets of ``--packet``: a file that exists, else hexadecimal digits.
 
-    A text file holds a packet on each line: ``[port] hexadecimal [# comment]``. Raises PacketError.
+    A text file holds a packet on each line: ``[port] hexadecimal [# comment]``, or ``port@microseconds ...``.
+    Raises PacketError.
     """
     path = Path(source)
     if not source or not os.path.lexists(path):
@@ -240,8 +246,9 @@ def _text(data: bytes, name: str) -> list[Packet]:
         if found is None:
             raise PacketError(f"{name}, line {number}: expected '[port] hexadecimal digits', found {_cut(line)!r}")
         port = None if found[1] is None else int(found[1])
-        frame = bytes.fromhex(re.sub(r"[\s:]", "", found[2]))
-        packets.append(_checked(Packet(frame, port, note.strip()), f"{name}, line {number}"))
+        frame = bytes.fromhex(re.sub(r"[\s:]", "", found[3]))
+        packet = Packet(frame, port, note.strip(), int(found[2] or 0))
+        packets.append(_checked(packet, f"{name}, line {number}"))
     return packets
 
 
@@ -367,7 +374,7 @@ class Recorder:
         at = port if packet.port is None else packet.port
         self._interpreter.trace = events.append
         try:
-            sent = self.device.inject(at, packet.frame)
+            sent = self.device.inject(at, packet.frame, time_us=packet.time_us)
         finally:
             self._interpreter.trace = None
         program = self.device.program

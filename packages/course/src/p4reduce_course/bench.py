@@ -1,0 +1,499 @@
+"""A bench for labs in P4: entries and frames in, frames and digests out, held to a reference in Python.
+
+A lab says what its README says: headers, a `Reference`, scenarios for each check, and mistakes. The bench plays the
+scenarios on the student's program and on the reference, finds the shortest frames that show a difference, and names its
+cause: the mistake with which the reference does what the student's program did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import yaml
+
+from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
+from p4reduce_course.p4 import compiled, minimal
+from p4reduce_course.sandbox.program import Answer, StudentProgram
+
+Fields = Mapping[str, int | str]
+"""a frame as people read it: ``{"ipv4.ttl": 63, "payload": "00ff"}``"""
+Numbers = Mapping[str, int]
+"""what follows from a student's name; ``{{name}}`` in README and skeleton, one that ends in ``_type`` in hexadecimal"""
+Row = Mapping[str, Any]
+"""an entry as a file of ``p4reduce trace`` has it: table, match, action, params"""
+
+
+class Header:
+    """A header's fields, in the order of the wire."""
+
+    def __init__(self, name: str, **bits: int) -> None:
+        """A name and the bits of each field; together a multiple of 8."""
+        self.name = name
+        self.bits = bits
+        self.bytes = sum(bits.values()) // 8
+
+    def pack(self, **values: int) -> bytes:
+        """Its bytes; a field that is not named is 0. Raises KeyError for a field that it lacks."""
+        if strange := values.keys() - self.bits.keys():
+            raise KeyError(f"{self.name} has no field {', '.join(sorted(strange))}")
+        number = 0
+        for name, width in self.bits.items():
+            number = number << width | values.get(name, 0) & (1 << width) - 1
+        return number.to_bytes(self.bytes, "big")
+
+    def unpack(self, data: bytes) -> dict[str, int]:
+        """The fields at the beginning of some bytes."""
+        number, found = int.from_bytes(data[: self.bytes], "big"), {}
+        for name, width in reversed(self.bits.items()):
+            found[name] = number & (1 << width) - 1
+            number >>= width
+        return dict(reversed(found.items()))
+
+
+ETHERNET: Final = Header("ethernet", dst=48, src=48, type=16)
+IPV4: Final = Header(
+    "ipv4",
+    version=4,
+    ihl=4,
+    tos=8,
+    length=16,
+    id=16,
+    flags=3,
+    offset=13,
+    ttl=8,
+    protocol=8,
+    checksum=16,
+    src=32,
+    dst=32,
+)
+
+
+def mac(value: int) -> str:
+    """As entries files have it."""
+    return ":".join(f"{byte:02x}" for byte in value.to_bytes(6, "big"))
+
+
+def ip(value: int) -> str:
+    """As entries files have it."""
+    return ".".join(str(byte) for byte in value.to_bytes(4, "big"))
+
+
+def fields_of(data: bytes, *headers: Header) -> dict[str, int | str]:
+    """A frame that begins with these headers, as people read it; what is cut short is payload."""
+    found: dict[str, int | str] = {}
+    for header in headers:
+        if len(data) < header.bytes:
+            break
+        found |= {f"{header.name}.{name}": value for name, value in header.unpack(data).items()}
+        data = data[header.bytes :]
+    return {**found, "payload": data.hex()}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame in.
+
+    Attributes:
+        what: of it, as a sentence names it: "a RESULT for 10.0.1.2".
+        kind: by which checks choose the frames that they look at.
+        at_us: time, microseconds.
+    """
+
+    port: int
+    data: bytes
+    what: str
+    kind: str = ""
+    at_us: int = 0
+
+
+@dataclass(frozen=True)
+class Out:
+    """What came of a frame: (port, frame) of all that left, in the order of ports, and digests."""
+
+    sent: tuple[tuple[int, bytes], ...] = ()
+    digests: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def of(cls, answer: Answer) -> Out:
+        """What a switch did, without what only traces show."""
+        return cls(tuple(sorted(answer.sent)), answer.digests)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Entries and multicast groups (ports by number) that a controller has put in."""
+
+    rows: tuple[Row, ...] = ()
+    groups: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    def learned(self, rows: Iterable[Row]) -> Setup:
+        """With further entries, which take the places of those with the same match."""
+        found = {(row["table"], repr(row.get("match"))): row for row in (*self.rows, *rows)}
+        return replace(self, rows=tuple(found.values()))
+
+    def text(self) -> str:
+        """As a file for ``p4reduce trace --entries``."""
+
+        def items(name: str, rows: Iterable[object]) -> list[str]:
+            flow = [yaml.safe_dump(one, default_flow_style=True, sort_keys=False, width=1 << 20) for one in rows]
+            return [f"{name}:", *(f"  - {one.strip()}" for one in flow)] if flow else []
+
+        groups = [
+            {"group": number, "replicas": [{"port": port} for port in ports]} for number, ports in self.groups.items()
+        ]
+        lines = items("tables", map(dict, self.rows)) + items("multicast", groups)
+        return "\n".join(lines or ["tables: []"]) + "\n"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Frames to a switch that a controller has set up."""
+
+    setup: Setup
+    frames: tuple[Frame, ...]
+
+
+class Reference(Protocol):
+    """What the README says, in Python, without a line of P4.
+
+    It is made from the student's numbers and a setup; named arguments switch single mistakes on.
+    """
+
+    def frame(self, frame: Frame) -> Out:
+        """What a switch does with the next frame."""
+
+
+class Learner(Reference, Protocol):
+    """A reference whose controller answers digests."""
+
+    def learned(self, digest: tuple[int, ...]) -> Sequence[Row]:
+        """The entries that the controller puts in; called for the student's digests, too."""
+
+
+@dataclass(frozen=True)
+class Property:
+    """A check: what holds for some frames.
+
+    Attributes:
+        scenarios: from the student's numbers and draws that nobody can work out; checks may share one function.
+        kinds: of the frames that are looked at; none: all.
+        about: ``ports``, ``frames``, ``digests``, or names of fields and headers, which then alone are looked at.
+    """
+
+    part: str
+    title: str
+    scenarios: Callable[[Numbers, Draws], Sequence[Scenario]]
+    kinds: Sequence[str] = ()
+    about: Sequence[str] = ("ports", "frames", "digests")
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A cause: with ``wrong`` the reference does what a program with this mistake does."""
+
+    says: str
+    wrong: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A lab's program and what it is held to.
+
+    Attributes:
+        file: what students hand in.
+        reference: makes a `Reference` of numbers, a setup, and switches of mistakes.
+        read: a frame as people read it.
+        properties: checks, in the order in which a student would repair them.
+        mistakes: the likeliest first.
+        example: for the files ``entries.yaml`` and ``packets.txt`` of a copy.
+        numbers: of a student.
+        smaller: simpler frames that may show the same.
+        fewer: tables of which entries may be left out.
+    """
+
+    file: str
+    reference: Callable[..., Any]
+    read: Callable[[bytes], Fields]
+    properties: Sequence[Property]
+    mistakes: Sequence[Mistake]
+    example: Callable[[Numbers], Scenario]
+    numbers: Callable[[Draws], Numbers] = lambda _: {}
+    smaller: Callable[[Frame], Iterable[Frame]] = lambda _: ()
+    fewer: Sequence[str] = ()
+
+    def lab(
+        self,
+        number: str,
+        name: str,
+        title: str,
+        minutes: int,
+        parts: Sequence[Part],
+        praise: str,
+        home: Path | None = None,
+    ) -> Lab:
+        """The lab, for ``LAB`` of a module; ``home``: the folder of one that is not in this package."""
+
+        def parameters(draws: Draws) -> Mapping[str, str]:
+            found = self.numbers(draws)
+            return {key: f"{value:#06x}" if key.endswith("_type") else str(value) for key, value in found.items()}
+
+        def made(draws: Draws) -> Mapping[str, str]:
+            scenario = self.example(self.numbers(draws))
+            return {"entries.yaml": scenario.setup.text(), "packets.txt": packets_text(scenario.frames)}
+
+        def grade(task: Task) -> Iterator[Check]:
+            with StudentProgram(task.answers / self.file, seen=task.seen) as program:
+                yield from run_steps(task, _Grader(self, task, program, parts[0].name).steps())
+
+        return Lab(number, name, title, minutes, tuple(parts), (self.file,), grade, praise, parameters, made, home=home)
+
+
+def packets_text(frames: Sequence[Frame]) -> str:
+    """Frames as a file for ``p4reduce trace --packet``."""
+    lines = [f"{one.port}@{one.at_us} {one.data.hex()} # {one.what}" for one in frames]
+    return "\n".join(["# Port and microsecond, frame, remark.", *lines]) + "\n"
+
+
+# Differences, in words.
+
+
+_MOST_FIELDS: Final = 3
+_SHOWN: Final = 4
+"""frames that are told by name"""
+_LONG: Final = 40
+"""characters of a field"""
+
+
+def difference(wanted: Out, got: Out, about: Sequence[str], read: Callable[[bytes], Fields]) -> str:
+    """What is wrong with what came of a frame, as the end of a sentence; empty: nothing of what is asked for."""
+    ports, expected = [port for port, _ in got.sent], [port for port, _ in wanted.sent]
+    if ports != expected if "ports" in about else len(ports) != len(expected) and about != ("digests",):
+        went = f"left by {_named(ports)}" if ports else "was dropped"
+        return f"{went}, and must {f'leave by {_named(expected)}' if expected else 'be dropped'}"
+    named = [name for name in about if name not in ("ports", "frames", "digests")]
+    for (port, data), (_, right) in zip(got.sent, wanted.sent, strict=False):
+        if data != right and (named or "frames" in about):
+            found, needed = read(data), read(right)
+            differs = [name for name in {**needed, **found} if found.get(name) != needed.get(name)]
+            differs = [name for name in differs if not named or any(_within(name, one) for one in named)]
+            if differs:
+                told = [f"{name} is {_value(found, name)}, expected {_value(needed, name)}" for name in differs]
+                return f"left by port {port}: {'; '.join(told[:_MOST_FIELDS])}"
+    if "digests" in about and got.digests != wanted.digests:
+        told_, due = (", ".join(map(str, one.digests)) or "nothing" for one in (got, wanted))
+        return f"told the controller {told_}, expected {due}"
+    return ""
+
+
+def _within(name: str, asked: str) -> bool:
+    return name == asked or name.startswith(f"{asked}.")
+
+
+def _value(fields: Fields, name: str) -> str:
+    value = fields.get(name, "not there")
+    return f"{value:#x}" if isinstance(value, int) and value.bit_length() > 16 else str(value)[:_LONG] or "empty"
+
+
+def _listed(frames: Sequence[str]) -> str:
+    shown = [*frames[:1], f"{len(frames) - 2} more"] if len(frames) > _SHOWN else list(frames[:-1])
+    return ", ".join(shown) + (" and " if shown else "") + frames[-1]
+
+
+def _named(ports: Sequence[int]) -> str:
+    return f"port{'s' if len(ports) > 1 else ''} {', '.join(map(str, ports))}"
+
+
+# Playing, judging, shrinking.
+
+
+_MOST_FRAMES: Final = 1200
+"""that are sent in search of fewer"""
+
+
+@dataclass(frozen=True)
+class _Played:
+    """A scenario with what the student's program did and what it had to do."""
+
+    scenario: Scenario
+    got: tuple[Out, ...]
+    wanted: tuple[Out, ...]
+
+
+class _Grader:
+    def __init__(self, bench: Bench, task: Task, program: StudentProgram, first: str) -> None:
+        self.bench = bench
+        self.task = task
+        self.program = program
+        self.first = first
+        self.path = task.answers / bench.file
+        self.numbers = bench.numbers(task.personal)
+        self._played: dict[Callable[..., Any], list[_Played]] = {}
+        self._told: dict[str, Wrong] = {}
+        self.tables: set[str] = set()
+
+    def steps(self) -> list[Step]:
+        def checked(one: Property) -> Callable[[], None]:
+            return lambda: self._check(one)
+
+        steps = [Step(one.part, one.title, checked(one)) for one in self.bench.properties]
+        return [Step(self.first, "the program compiles", self._compile, gate=True), *steps]
+
+    def _compile(self) -> None:
+        parts = compiled(self.task, self.bench.file, self.program)
+        self.tables = {name.rpartition(".")[2] for name in parts.tables}
+        for one in dict.fromkeys(one.scenarios for one in self.bench.properties):
+            setup = one(self.numbers, self.task.hidden)[0].setup
+            self._loaded(setup)
+
+    def _loaded(self, setup: Setup) -> int:
+        """A switch with entries. Raises Wrong where the program cannot take them."""
+        switch = self.program.switch()
+        if problem := self.program.load(switch, self._taken(setup).text()):
+            said = f"the program does not take the controller's entries: {problem.splitlines()[0]}"
+            raise Wrong(
+                f"{said}. Keep the tables, keys and actions that README and skeleton name", str(self.path),
+                f"p4reduce p4 check {self.path}",
+            )  # fmt: skip
+        return switch
+
+    def _taken(self, setup: Setup) -> Setup:
+        """Without entries of tables that the program does not apply, which are then no part of it."""
+        return replace(setup, rows=tuple(row for row in setup.rows if row["table"] in self.tables))
+
+    def _play(self, scenario: Scenario) -> _Played:
+        switch = self._loaded(scenario.setup)
+        reference = self._reference(scenario)
+        try:
+            learned = getattr(reference, "learned", None)
+            frames = [(one.port, one.data, one.at_us) for one in scenario.frames]
+            if learned is None:
+                got = [Out.of(answer) for answer in self.program.play(switch, frames)]
+            else:
+                got = []
+                for one in frames:
+                    got.append(Out.of(self.program.play(switch, [one])[0]))
+                    for digest in got[-1].digests:
+                        self.program.load(switch, self._taken(Setup(tuple(learned(digest)))).text())
+        finally:
+            self.program.forget(switch)
+        return _Played(scenario, tuple(got), self._outs(scenario, {}))
+
+    def _reference(self, scenario: Scenario, wrong: Mapping[str, Any] | None = None) -> Any:
+        return self.bench.reference(self.numbers, scenario.setup, **(wrong or {}))
+
+    def _outs(self, scenario: Scenario, wrong: Mapping[str, Any]) -> tuple[Out, ...]:
+        """What the reference does, with the controller that answers its digests."""
+        reference, found = self._reference(scenario, wrong), []
+        for one in scenario.frames:
+            out: Out = reference.frame(one)
+            found.append(replace(out, sent=tuple(sorted(out.sent))))
+            for digest in out.digests:
+                reference.learned(digest)
+        return tuple(found)
+
+    def _all(self, scenarios: Callable[[Numbers, Draws], Sequence[Scenario]]) -> list[_Played]:
+        if scenarios not in self._played:
+            self._played[scenarios] = [self._play(one) for one in scenarios(self.numbers, self.task.hidden)]
+        return self._played[scenarios]
+
+    def _differs(self, one: Property, frame: Frame, wanted: Out, got: Out) -> str:
+        if one.kinds and frame.kind not in one.kinds:
+            return ""
+        return difference(wanted, got, tuple(one.about), self.bench.read)
+
+    def _check(self, one: Property) -> None:
+        for played in self._all(one.scenarios):
+            judged = zip(played.scenario.frames, played.wanted, played.got, strict=True)
+            for place, (frame, wanted, got) in enumerate(judged):
+                if self._differs(one, frame, wanted, got):
+                    raise self._shortest(one, played, place)
+
+    def _shortest(self, one: Property, played: _Played, place: int) -> Wrong:
+        """What is said of the first frame that fails."""
+
+        def fails(candidate: Scenario) -> bool:
+            tried = self._play(candidate)
+            return bool(self._differs(one, candidate.frames[-1], tried.wanted[-1], tried.got[-1]))
+
+        begin = replace(played.scenario, frames=played.scenario.frames[: place + 1])
+        small = self._play(shrunk(begin, fails, self.bench.smaller, self.bench.fewer))
+        frame, wanted, got = small.scenario.frames[-1], small.wanted[-1], small.got[-1]
+        said = f"{frame.what} {self._differs(one, frame, wanted, got)}"
+        if len(small.scenario.frames) > 1:
+            said = f"After {_listed([one.what for one in small.scenario.frames[:-1]])}, {said}"
+        lacks = sorted({row["table"] for row in begin.setup.rows} - self.tables)
+        missing = f"the program does not apply table {', '.join(lacks)}" if lacks else ""
+        if cause := self._cause(one, played, small) or missing:
+            said += f". {cause[:1].upper()}{cause[1:]}"
+        if said not in self._told:
+            name = f"{one.part}-{len(self._told) + 1}"
+            self._told[said] = Wrong(said, str(self.path), *self._look(name, small))
+        return self._told[said]
+
+    def _cause(self, one: Property, played: _Played, small: _Played) -> str:
+        """The mistake with which the reference does the same.
+
+        Over the whole scenario or, else, its shortest form; or in what the check is about, over the whole scenario.
+        """
+        for exact, whole in ((True, played), (True, small), (False, played)):
+            for mistake in self.bench.mistakes:
+                outs = self._outs(whole.scenario, mistake.wrong)
+                if outs == whole.got or (not exact and self._alike(one, whole, outs)):
+                    return mistake.says
+        return ""
+
+    def _alike(self, one: Property, played: _Played, outs: tuple[Out, ...]) -> bool:
+        judged = zip(played.scenario.frames, outs, played.got, strict=True)
+        return not any(self._differs(one, frame, out, got) for frame, out, got in judged)
+
+    def _look(self, name: str, played: _Played) -> tuple[str, Files]:
+        """The command that shows the last frame, and its files; what the controller learned on the way is an entry."""
+        scenario = played.scenario
+        setup, reference = scenario.setup, self._reference(scenario)
+        for out in played.got[:-1]:
+            for digest in out.digests:
+                setup = setup.learned(reference.learned(digest))
+        where = self.task.folder / LOOK / name
+        look = f"p4reduce trace {self.path} --entries {where}.yaml --packet {where}.txt"
+        files = ((f"{name}.yaml", self._taken(setup).text()), (f"{name}.txt", packets_text(scenario.frames)))
+        return f"{look} --only {len(scenario.frames)} --brief", files
+
+
+def shrunk(
+    scenario: Scenario,
+    fails: Callable[[Scenario], bool],
+    smaller: Callable[[Frame], Iterable[Frame]],
+    fewer: Sequence[str],
+) -> Scenario:
+    """Fewer frames, fewer entries and simpler frames, the last of which still fails; it sends about 1,200 frames.
+
+    Args:
+        scenario: its last frame fails.
+        fails: whether the last frame of another one does.
+        smaller: simpler forms of a frame, the simplest first.
+        fewer: tables of which entries may be left out.
+    """
+    found, sent = scenario, 0
+
+    def better(candidate: Scenario) -> bool:
+        nonlocal found, sent
+        sent += len(candidate.frames) + 2
+        if sent > _MOST_FRAMES or candidate == found or not fails(candidate):
+            return False
+        found = candidate
+        return True
+
+    better(replace(found, frames=found.frames[-1:]))
+    minimal(found.frames[:-1], lambda kept: better(replace(found, frames=(*kept, found.frames[-1]))))
+    needed = tuple(row for row in found.setup.rows if row["table"] not in fewer)
+    rows = [row for row in found.setup.rows if row["table"] in fewer]
+    minimal(rows, lambda kept: better(replace(found, setup=replace(found.setup, rows=(*needed, *kept)))))
+    for place in range(len(found.frames)):
+        for other in smaller(found.frames[place]):
+            if better(replace(found, frames=(*found.frames[:place], other, *found.frames[place + 1 :]))):
+                break
+    return found

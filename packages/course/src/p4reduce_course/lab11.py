@@ -1,0 +1,257 @@
+"""Lab 11: a way for RESULTs: longest prefixes, hop limits and checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from p4reduce_course.bench import (
+    ETHERNET,
+    IPV4,
+    Bench,
+    Frame,
+    Header,
+    Mistake,
+    Numbers,
+    Out,
+    Property,
+    Row,
+    Scenario,
+    Setup,
+    fields_of,
+    ip,
+    mac,
+)
+from p4reduce_course.frame.lab import Draws, Lab, Part
+
+UDP: Final = Header("udp", src=16, dst=16, length=16, checksum=16)
+RESULTS: Final = 9400
+"""UDP port"""
+EXPEDITED: Final = 0xB8
+"""tos of what goes first (RFC 3246)"""
+OWN: Final = 0x020000000000
+_MINE: Final = (ETHERNET.bytes, ETHERNET.bytes + IPV4.bytes)
+
+
+def checksum(header: bytes) -> int:
+    """RFC 1071, of a header whose own checksum is 0; 0 of one whose checksum is right."""
+    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, len(header), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+class Router:
+    """What the README says."""
+
+    def __init__(self, numbers: Numbers, setup: Setup, *, ttl: int = 1, least: int = 2, update: bool = True,
+            verify: bool = True, options: bool = False, macs: str = "both", mark: str = "dst", cut: bool = True,
+            miss: bool = True) -> None:  # fmt: skip
+        """With the routes of a setup."""
+        self.own = OWN + numbers["own"]
+        self.ttl, self.least, self.update, self.verify, self.options = ttl, least, update, verify, options
+        self.macs, self.mark, self.cut, self.miss = macs, mark, cut, miss
+        self.routes = []
+        for row in setup.rows:
+            match, params = row["match"]["hdr.ipv4.dst"], row["params"]
+            value = int.from_bytes(bytes(map(int, match["value"].split("."))), "big")
+            self.routes.append((match["prefix"], value, int(params["mac"].replace(":", ""), 16), params["port"]))
+        self.routes.sort(reverse=True)
+
+    def frame(self, frame: Frame) -> Out:
+        """One frame."""
+        data = frame.data
+        begin, rest = data[: _MINE[0]], data[_MINE[1] :]
+        packed = data[_MINE[0] : _MINE[1]]
+        if data[12:14] != b"\x08\x00" or len(packed) < IPV4.bytes:
+            return Out()
+        header = IPV4.unpack(packed)
+        udp = UDP.unpack(rest) if header["protocol"] == 17 and len(rest) >= UDP.bytes else None
+        if self.cut and header["protocol"] == 17 and udp is None:
+            return Out()
+        if (not self.options and header["ihl"] != 5) or (self.verify and checksum(packed)):
+            return Out()
+        if header["ttl"] < self.least:
+            return Out()
+        fit = [one for one in self.routes if header["dst"] >> 32 - one[0] == one[1] >> 32 - one[0]]
+        if not fit:
+            return Out() if self.miss else Out(((0, data),))
+        _, _, address, port = fit[0]
+        header["ttl"] = (header["ttl"] - self.ttl) % 256
+        if (udp is not None and self.mark in udp and udp[self.mark] == RESULTS) or self.mark == "all":
+            header["tos"] = EXPEDITED
+        if self.update:
+            header["checksum"] = checksum(IPV4.pack(**{**header, "checksum": 0}))
+        ethernet = ETHERNET.unpack(begin)
+        ethernet["dst"] = address if self.macs in ("both", "dst") else ethernet["dst"]
+        ethernet["src"] = self.own if self.macs in ("both", "src") else ethernet["src"]
+        return Out(((port, ETHERNET.pack(**ethernet) + IPV4.pack(**header) + rest),))
+
+
+def numbers(draws: Draws) -> Numbers:
+    """The switch's own address."""
+    return {"own": draws.integer("own", 0x1000, 0xFFFF)}
+
+
+def read(data: bytes) -> dict[str, int | str]:
+    """A frame's fields."""
+    udp = data[12:14] == b"\x08\x00" and len(data) > 23 and data[23] == 17
+    return fields_of(data, *((ETHERNET, IPV4, UDP) if udp else (ETHERNET, IPV4)))
+
+
+def route(to: int, prefix: int, port: int) -> dict[str, object]:
+    """An entry; the next node's address is made of the port."""
+    match = {"hdr.ipv4.dst": {"value": ip(to >> 32 - prefix << 32 - prefix if prefix else 0), "prefix": prefix}}
+    return {
+        "table": "route",
+        "match": match,
+        "action": "via",
+        "params": {"mac": mac(0x02AA00 << 24 | port), "port": port},
+    }
+
+
+def packet(to: int, what: str, kind: str, *, payload: bytes = b"sums", wrong: int = 0, ether_type: int = 0x0800,
+        udp: tuple[int, int] | None = (5000, RESULTS), **fields: int) -> Frame:  # fmt: skip
+    """A frame with a checksum that is right but for ``wrong``."""
+    body = (UDP.pack(src=udp[0], dst=udp[1], length=8 + len(payload)) if udp else b"") + payload
+    header = {"version": 4, "ihl": 5, "length": 20 + len(body), "ttl": 64, "protocol": 17 if udp else 6,
+              "src": 0x0A000001, "dst": to, **fields}  # fmt: skip
+    header["checksum"] = checksum(IPV4.pack(**header)) ^ wrong
+    begin = ETHERNET.pack(dst=0x02BB00000001, src=0x02CC00000001, type=ether_type)
+    return Frame(1, begin + IPV4.pack(**header) + body, what, kind)
+
+
+_ROUTES: Final = ((0x0A000000, 8, 2), (0x0A010000, 16, 3), (0x0A010200, 24, 4), (0x0A010203, 32, 5))
+
+
+def routed(_: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """Prefixes in prefixes, in random order."""
+    random = draws.generator("routes")
+    found = []
+    for place in range(4):
+        rows = [route(*one) for one in _ROUTES] if place == 0 else []
+        frames = [
+            packet(0x0A010209, "a RESULT for 10.1.2.9", "route"),
+            packet(0x14000001, "a RESULT for 20.0.0.1, for which there is no route", "miss"),
+        ]
+        for number in range(12 if place else 0):
+            to = int(random.integers(1, 1 << 32))
+            if number % 3 == 2:  # inside the one before
+                to = int(frames[-1].data[30:34].hex(), 16) & ~0xFF | int(random.integers(256))
+            rows.append(route(to, (8, 16, 24, 12, 20, 28, 32, 31)[int(random.integers(8))], int(random.integers(2, 9))))
+            near = to ^ int(random.integers(1 << int(random.integers(1, 24))))
+            miss = not any(_inside(near, row) for row in rows)
+            frames.append(packet(near, f"a RESULT for {ip(near)}", "miss" if miss else "route"))
+        unique = {str(row["match"]): row for row in rows}
+        setup = Setup(tuple(unique.values()))
+        known = [one if any(_inside(int(one.data[30:34].hex(), 16), row) for row in setup.rows)
+                 else replace(one, kind="miss") for one in frames]  # fmt: skip
+        found.append(Scenario(setup, tuple(known)))
+    return found
+
+
+def _inside(to: int, row: Row) -> bool:
+    match = row["match"]["hdr.ipv4.dst"]
+    value = int.from_bytes(bytes(map(int, match["value"].split("."))), "big")
+    return bool(to >> 32 - match["prefix"] == value >> 32 - match["prefix"])
+
+
+def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """Frames that are wrong, old, marked, or of other kinds."""
+    random, to = draws.generator("headers"), 0x0A010209
+    frames = [
+        packet(to, "a frame of EtherType 0x86dd", "other", ether_type=0x86DD),
+        packet(to, "an IPv4 header with options (ihl 6)", "options", ihl=6),
+        packet(to, "a frame with a wrong header checksum", "sum", wrong=1),
+        packet(to, "a frame with ttl 1", "old", ttl=1),
+        packet(to, "a frame with ttl 0", "old", ttl=0),
+        packet(to, "a frame with ttl 2", "ttl", ttl=2),
+        packet(to, "a frame with ttl 64", "ttl"),
+        packet(to, "a RESULT (UDP port 9400)", "result"),
+        packet(to, "a frame to UDP port 9401", "plain", udp=(5000, 9401), tos=8),
+        packet(to, "a frame from UDP port 9400 to 5000", "plain", udp=(RESULTS, 5000), tos=8),
+        packet(
+            to,
+            "a TCP segment whose bytes look like UDP port 9400",
+            "plain",
+            udp=None,
+            payload=UDP.pack(src=5000, dst=RESULTS),
+        ),
+    ]
+    for _n in range(20):
+        fields = {
+            name: int(random.integers(0, 1 << IPV4.bits[name])) for name in ("tos", "id", "flags", "offset", "src")
+        }
+        ports = (int(random.integers(1, 1 << 16)), int(random.choice([RESULTS, 80, 9401])))
+        frames.append(packet(to, f"a frame to UDP port {ports[1]}", "result" if ports[1] == RESULTS else "plain",
+                             udp=ports, ttl=int(random.integers(2, 256)), payload=random.bytes(int(random.integers(0, 40))), **fields))  # fmt: skip
+    whole = frames[7]
+    frames += [replace(whole, data=whole.data[:length], kind="cut", what=f"a frame cut short after {length} bytes")
+               for length in (13, 20, 33, 34, 41)]  # fmt: skip
+    return [Scenario(Setup((route(to, 24, 4),)), tuple(frames))]
+
+
+def example(_: Numbers) -> Scenario:
+    """For the copy."""
+    frames = (packet(0x0A010203, "a RESULT for 10.1.2.3", ""), packet(0x0A010209, "a RESULT for 10.1.2.9", ""),
+              packet(0x0A090909, "a frame with ttl 1", "", ttl=1))  # fmt: skip
+    return Scenario(Setup(tuple(route(*one) for one in _ROUTES)), frames)
+
+
+def smaller(frame: Frame) -> Iterable[Frame]:
+    """The same without payload."""
+    if len(frame.data) > 42:
+        yield replace(frame, data=frame.data[:42])
+
+
+BENCH: Final = Bench(
+    file="router.p4",
+    reference=Router,
+    read=read,
+    numbers=numbers,
+    example=example,
+    smaller=smaller,
+    fewer=("route",),
+    properties=(
+        Property("parser", "what is not IPv4 is dropped", headers, ("other",), ("ports",)),
+        Property("parser", "what is cut short is dropped", headers, ("cut",), ("ports",)),
+        Property("parser", "headers with options are dropped", headers, ("options",), ("ports",)),
+        Property("parser", "a wrong checksum is dropped", headers, ("sum",), ("ports",)),
+        Property("route", "the longest prefix wins", routed, ("route",), ("ports",)),
+        Property("route", "what has no route is dropped", routed, ("miss",), ("ports",)),
+        Property("route", "frames at their last hop are dropped", headers, ("old",), ("ports",)),
+        Property("rewrite", "the addresses of the next link", headers, ("ttl", "plain", "result"), ("ethernet",)),
+        Property("rewrite", "ttl", headers, ("ttl", "plain", "result"), ("ipv4.ttl",)),
+        Property("rewrite", "the header checksum", headers, ("ttl", "plain"), ("ipv4.checksum",)),
+        Property("mark", "RESULTs go first", headers, ("result",), ("ipv4.tos",)),
+        Property("mark", "and nothing else changes", headers, ("ttl", "plain", "result")),
+    ),
+    mistakes=(
+        Mistake("ttl leaves as it came: take 1 off it", {"ttl": 0}),
+        Mistake("a frame with ttl 1 must not go on: its ttl would be 0", {"least": 1}),
+        Mistake("nothing looks at ttl: a frame with ttl 0 or 1 must not go on", {"least": 0}),
+        Mistake("a header was changed and its checksum was not: update_checksum in Compute", {"update": False}),
+        Mistake("nothing asks std.checksum_error, or Verify does not verify", {"verify": False}),
+        Mistake("nothing asks for ihl: only headers of 20 bytes are taken", {"options": True}),
+        Mistake("the source address stays the sender's: it becomes OWN_MAC", {"macs": "dst"}),
+        Mistake("the destination address stays this switch's: it becomes the action's mac", {"macs": "src"}),
+        Mistake("neither Ethernet address is changed", {"macs": ""}),
+        Mistake("tos is not set: RESULTs, UDP port 9400, get 0xb8", {"mark": ""}),
+        Mistake("the port that counts is the destination, not the source", {"mark": "src"}),
+        Mistake("every frame is marked: only UDP to port 9400 is", {"mark": "all"}),
+        Mistake("nothing asks std.parser_error: a frame that ends in a header is dropped", {"cut": False}),
+        Mistake("a frame without a route goes nowhere: on a miss, mark_to_drop", {"miss": False}),
+    ),
+)  # fmt: skip
+
+LAB: Final[Lab] = BENCH.lab(
+    "11", "11-a-way-for-results", "a way for RESULTs", 75,
+    (
+        Part("parser", "which frames are taken", 25),
+        Part("route", "where they go", 35),
+        Part("rewrite", "what changes on the way", 25),
+        Part("mark", "which go first", 15),
+    ),
+    "your switch takes every RESULT to its worker",
+)  # fmt: skip

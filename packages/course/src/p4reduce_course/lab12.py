@@ -1,0 +1,195 @@
+"""Lab 12: learning workers: a switch that learns addresses, and tells its controller who has joined, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from p4reduce_course.bench import (
+    ETHERNET,
+    Bench,
+    Frame,
+    Header,
+    Mistake,
+    Numbers,
+    Out,
+    Property,
+    Row,
+    Scenario,
+    Setup,
+    fields_of,
+    mac,
+)
+from p4reduce_course.frame.lab import Draws, Lab, Part
+
+HELLO: Final = Header("hello", job=16, worker=8)
+_PORTS: Final = range(1, 7)
+_GROUP_BIT: Final = 1 << 40
+_IP: Final = 0x0800
+
+
+class Learning:
+    """What the README says, switch and controller."""
+
+    def __init__(self, numbers: Numbers, setup: Setup, *, back: bool = False, hairpin: bool = False,
+            groups: bool = False, every: bool = False, moves: bool = True, hellos_go: bool = False,
+            keeps: bool = True, renumbers: bool = True, floods: bool = True) -> None:  # fmt: skip
+        """With nobody known."""
+        self.type, self.group = numbers["hello_type"], setup.groups[numbers["group"]]
+        self.back, self.hairpin, self.groups, self.every, self.moves = back, hairpin, groups, every, moves
+        self.hellos_go, self.keeps, self.renumbers, self.floods = hellos_go, keeps, renumbers, floods
+        self.known: dict[int, tuple[int, int]] = {}
+
+    def frame(self, frame: Frame) -> Out:
+        """One frame."""
+        data, port = frame.data, frame.port
+        if len(data) < ETHERNET.bytes:
+            return Out()
+        ethernet = ETHERNET.unpack(data)
+        hello = ethernet["type"] == self.type
+        if (hello and len(data) < ETHERNET.bytes + HELLO.bytes) or (ethernet["src"] & _GROUP_BIT and not self.groups):
+            return Out()
+        there, number = self.known.get(ethernet["src"], (None, 0))
+        worker = HELLO.unpack(data[ETHERNET.bytes :])["worker"] if hello else number if self.keeps else 0
+        new = there is None or (there != port and self.moves) or (hello and worker != number and self.renumbers)
+        digests = ((ethernet["src"], port, worker),) if new or self.every else ()
+        if hello and not self.hellos_go:
+            return Out((), digests)
+        to = self.known.get(ethernet["dst"])
+        if to is not None:
+            return Out(((to[0], data),) if to[0] != port or self.hairpin else (), digests)
+        ports = [one for one in self.group if one != port or self.back] if self.floods else []
+        return Out(tuple((one, data) for one in ports), digests)
+
+    def learned(self, digest: tuple[int, ...]) -> Sequence[Row]:
+        """The controller's answer to a digest."""
+        if len(digest) != 3:
+            return ()
+        address, port, worker = digest
+        self.known[address] = port, worker
+        return (
+            {"table": "known", "match": {"hdr.ethernet.src": mac(address)}, "action": "at",
+             "params": {"port": port, "worker": worker}},
+            {"table": "forward", "match": {"hdr.ethernet.dst": mac(address)}, "action": "to", "params": {"port": port}},
+        )  # fmt: skip
+
+
+def numbers(draws: Draws) -> Numbers:
+    """EtherType of a HELLO, and the group of all ports."""
+    return {"hello_type": 0x8B00 + draws.integer("hello_type", 1, 0xF0), "group": draws.integer("group", 2, 200)}
+
+
+def address(worker: int) -> int:
+    """Of a worker."""
+    return 0x020000000000 + worker
+
+
+def data(worker: int, to: int, port: int, kind: str, *, source: int = 0) -> Frame:
+    """A frame of a worker."""
+    frame = ETHERNET.pack(dst=to, src=source or address(worker), type=_IP) + b"data"
+    whom = "all" if to >> 40 & 1 else f"worker {to & 0xFF}"
+    return Frame(port, frame, f"a frame of worker {worker} at port {port} to {whom}", kind)
+
+
+def hello(own: Numbers, worker: int, port: int, kind: str, number: int = 0) -> Frame:
+    """A worker joins."""
+    frame = ETHERNET.pack(dst=0xFFFFFFFFFFFF, src=address(worker), type=own["hello_type"])
+    what = f"a HELLO of worker {worker} at port {port}" + (f" with number {number}" if number else "")
+    return Frame(port, frame + HELLO.pack(job=1, worker=number or worker), what, kind)
+
+
+def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """Workers join, talk, move and are given other numbers."""
+    everywhere = Setup((), {own["group"]: [*_PORTS]})
+    first = (
+        hello(own, 1, 1, "hello"), hello(own, 1, 1, "again"), data(2, address(1), 2, "new"),
+        data(2, address(1), 2, "direct"), data(1, address(3), 1, "flood"), hello(own, 2, 2, "renumbered", 9),
+        data(2, address(1), 4, "moved"), data(1, address(2), 1, "direct"), hello(own, 4, 1, "hello"),
+        data(4, address(1), 1, "same side"), data(0, address(1), 3, "group", source=_GROUP_BIT | address(5)),
+        data(1, _GROUP_BIT | address(9), 1, "flood"), hello(own, 2, 4, "again", 9),
+        Frame(1, first_bytes(own), "a HELLO that is cut short", "cut"),
+    )  # fmt: skip
+    found = [Scenario(everywhere, first)]
+    random = draws.generator("meetings")
+    for _ in range(3):
+        at: dict[int, int] = {}
+        names: dict[int, int] = {}
+        frames = []
+        for _n in range(30):
+            worker, to = (int(one) for one in random.integers(1, 8, 2))
+            moves = worker in at and random.random() < 0.15
+            port = int(random.choice(_PORTS)) if worker not in at or moves else at[worker]
+            if random.random() < 0.3:
+                number = int(random.integers(1, 255))
+                kind = "hello" if worker not in at else "moved" if at[worker] != port else "renumbered"
+                frames.append(
+                    hello(
+                        own,
+                        worker,
+                        port,
+                        "again" if names.get(worker) == number and kind == "renumbered" else kind,
+                        number,
+                    )
+                )
+                names[worker] = number
+            else:
+                kind = "new" if worker not in at else "moved" if at[worker] != port else ""
+                here = {**at, worker: port}
+                kind = kind or ("flood" if to not in at else "same side" if here[to] == port else "direct")
+                frames.append(data(worker, address(to), port, kind))
+            at[worker] = port
+        found.append(Scenario(everywhere, tuple(frames)))
+    return found
+
+
+def first_bytes(own: Numbers) -> bytes:
+    """Of a HELLO."""
+    return ETHERNET.pack(dst=0xFFFFFFFFFFFF, src=address(7), type=own["hello_type"]) + b"\0\1"
+
+
+def example(own: Numbers) -> Scenario:
+    """For the copy: worker 1 is known."""
+    learning = Learning(own, Setup((), {own["group"]: [*_PORTS]}))
+    setup = Setup((), {own["group"]: [*_PORTS]}).learned(learning.learned((address(1), 1, 1)))
+    return Scenario(setup, (hello(own, 2, 2, ""), data(2, address(1), 2, ""), data(1, address(3), 1, "")))
+
+
+BENCH: Final = Bench(
+    file="learn.p4",
+    reference=Learning,
+    read=lambda frame: fields_of(frame, ETHERNET),
+    numbers=numbers,
+    example=example,
+    properties=(
+        Property("forward", "a known destination gets the frame alone", meetings, ("direct",), ("ports", "frames")),
+        Property("forward", "an unknown one is looked for at all other ports", meetings, ("flood",), ("ports", "frames")),
+        Property("forward", "nothing goes back where it came from", meetings, ("same side",), ("ports",)),
+        Property("learn", "the controller hears of a new source", meetings, ("new",), ("digests",)),
+        Property("learn", "and of one that has moved", meetings, ("moved",), ("digests",)),
+        Property("learn", "and of nothing twice", meetings, ("direct", "flood", "same side", "again"), ("digests",)),
+        Property("join", "a HELLO tells the worker's number", meetings, ("hello", "renumbered"), ("digests",)),
+        Property("join", "and goes no further", meetings, ("hello", "renumbered", "again", "cut"), ("ports",)),
+        Property("join", "addresses of groups do not join", meetings, ("group",)),
+    ),
+    mistakes=(
+        Mistake("a flooded frame must not go back by the port it came from: compare both ports in egress", {"back": True}),
+        Mistake("sender and receiver are behind the same port: drop the frame, the receiver has it", {"hairpin": True}),
+        Mistake("a source with the group bit (bit 40) is nobody's address: drop the frame, learn nothing", {"groups": True}),
+        Mistake("a digest for every frame floods the controller: ask known first", {"every": True}),
+        Mistake("known holds the port, too: where it is another one, the worker has moved", {"moves": False}),
+        Mistake("a HELLO is for the controller alone: drop it", {"hellos_go": True}),
+        Mistake("a frame that is no HELLO does not know the worker's number: tell the one in known", {"keeps": False}),
+        Mistake("a HELLO with another number than known has is told, too", {"renumbers": False}),
+        Mistake("an unknown destination is looked for: std.mcast_grp is the group of all ports", {"floods": False}),
+    ),
+)  # fmt: skip
+
+LAB: Final[Lab] = BENCH.lab(
+    "12", "12-learning-workers", "learning workers", 75,
+    (
+        Part("forward", "who gets a frame", 35),
+        Part("learn", "what the controller hears", 35),
+        Part("join", "workers that say who they are", 30),
+    ),
+    "your switch knows its workers without being told",
+)  # fmt: skip

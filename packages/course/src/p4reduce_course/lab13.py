@@ -1,0 +1,188 @@
+"""Lab 13: spreading jobs: ECMP by flowlets for data, by the job alone for what is added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from p4reduce_course.bench import (
+    ETHERNET,
+    Bench,
+    Frame,
+    Header,
+    Mistake,
+    Numbers,
+    Out,
+    Property,
+    Scenario,
+    Setup,
+    fields_of,
+)
+from p4reduce_course.frame.lab import Draws, Lab, Part
+
+DATA: Final = 0
+PUSH: Final = 1
+RESULT: Final = 2
+JOB: Final = Header("job", kind=8, job=16, src=16, dst=16)
+FLOWS: Final = 64
+
+
+def crc16(data: bytes) -> int:
+    """CRC-16/ARC: HashAlgorithm.crc16 of v1model."""
+    found = 0
+    for byte in data:
+        found ^= byte
+        for _ in range(8):
+            found = found >> 1 ^ (0xA001 if found & 1 else 0)
+    return found
+
+
+class Spreader:
+    """What the README says."""
+
+    def __init__(self, numbers: Numbers, setup: Setup, *, whole: bool = True, again: str = "gap", edge: bool = False,
+            latest: bool = True, numbered: bool = True, both: bool = True, one: bool = False,
+            results: bool = True) -> None:  # fmt: skip
+        """With the uplinks of a setup."""
+        self.type, self.gap = numbers["job_type"], numbers["gap"] + (0 if not edge else -1)
+        self.whole, self.again, self.latest, self.numbered, self.both = whole, again, latest, numbered, both
+        self.results = results
+        self.ways = next((row["params"]["count"] for row in setup.rows if row["table"] == "spread"), 0)
+        self.ports = {row["match"]["meta.way"]: row["params"]["port"] for row in setup.rows if row["table"] == "uplink"}
+        self.slots = 1 if one else FLOWS
+        self.seen: dict[int, int] = {}
+        self.flowlets: dict[int, int] = {}
+
+    def frame(self, frame: Frame) -> Out:
+        """One frame."""
+        data = frame.data
+        if len(data) < ETHERNET.bytes + JOB.bytes or ETHERNET.unpack(data)["type"] != self.type:
+            return Out()
+        job = JOB.unpack(data[ETHERNET.bytes :])
+        if job["kind"] > RESULT:
+            return Out()
+        if self.whole and (job["kind"] == PUSH or (job["kind"] == RESULT and self.results)):
+            way = crc16(job["job"].to_bytes(2, "big")) % self.ways
+        else:
+            ends = job["src"].to_bytes(2, "big") + (job["dst"].to_bytes(2, "big") if self.both else b"")
+            flow = crc16(ends) % self.slots
+            number = self.flowlets.get(flow, 0)
+            pause = frame.at_us - self.seen.get(flow, 0)
+            if self.again == "always" or (self.again == "gap" and pause > self.gap):
+                number = self.flowlets[flow] = (number + 1) % (1 << 16)
+                self.seen[flow] = frame.at_us
+            elif self.latest:
+                self.seen[flow] = frame.at_us
+            way = crc16(ends + (number.to_bytes(2, "big") if self.numbered else b"")) % self.ways
+        return Out(((self.ports[way], data),)) if way in self.ports else Out()
+
+
+def numbers(draws: Draws) -> Numbers:
+    """EtherType, and the pause that begins a flowlet, in microseconds."""
+    return {"job_type": 0x8C00 + draws.integer("job_type", 1, 0xF0), "gap": 10 * draws.integer("gap", 10, 90)}
+
+
+def ways(count: int) -> Setup:
+    """Uplinks at ports 10, 11, ..."""
+    spread = {"table": "spread", "default": True, "action": "ways", "params": {"count": count}}
+    uplinks = [
+        {"table": "uplink", "match": {"meta.way": n}, "action": "to", "params": {"port": 10 + n}} for n in range(count)
+    ]
+    return Setup((spread, *uplinks))
+
+
+_NAMES: Final = {DATA: "data", PUSH: "a PUSH", RESULT: "a RESULT"}
+
+
+def packet(own: Numbers, kind: int, job: int, src: int, dst: int, at: int, tag: str, ether_type: int = 0) -> Frame:
+    """A frame of a job from one host to another."""
+    data = ETHERNET.pack(type=ether_type or own["job_type"]) + JOB.pack(kind=kind, job=job, src=src, dst=dst) + b"load"
+    what = f"{_NAMES.get(kind, f'a frame of kind {kind}')} of job {job} from {src} to {dst} at {at:,} us"
+    return Frame(1, data, what, tag, at)
+
+
+def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """PUSHes and RESULTs of many jobs by several workers, over 1 to 8 uplinks."""
+    random, found = draws.generator("jobs"), []
+    for count in (4, 1, 3, 8):
+        frames, at = [], 10_000
+        for number in range(24):
+            at += int(random.integers(1, 3 * own["gap"]))
+            kind = (PUSH, RESULT)[number % 3 == 2]
+            job = int(random.integers(1, 5)) if number < 12 else int(random.integers(1 << 16))
+            src, dst = (int(one) for one in random.integers(1, 50, 2))
+            frames.append(packet(own, kind, job, src, dst, at, "job"))
+        found.append(Scenario(ways(count), tuple(frames)))
+    return found
+
+
+def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """Data in bursts, with pauses about as long as the one that counts."""
+    random, found, gap = draws.generator("flows"), [], own["gap"]
+    for count in (8, 5, 2):
+        at, frames, ends, newest = 10_000, [], [], dict[int, int]()
+        for _ in range(3):
+            src, dst = (int(one) for one in random.integers(1, 1 << 16, 2))
+            ends += [(src, dst), (src, dst ^ 1), (src, dst ^ 2)]
+        for number in range(70):
+            end = ends[int(random.integers(len(ends)))] if number > 12 else ends[0]
+            cell = crc16(end[0].to_bytes(2, "big") + end[1].to_bytes(2, "big")) % FLOWS
+            pauses = (1, gap // 2, gap, gap + 1, 3 * gap)
+            pause = int(random.choice(pauses)) if number > 12 else (gap + 1, gap, gap // 2 + 1)[number % 3]
+            at = max(at, newest.get(cell, at) + pause) if number <= 12 or random.random() < 0.7 else at + 1
+            tag = "first" if cell not in newest else "next" if at - newest[cell] > gap else "same"
+            newest[cell] = at
+            frames.append(packet(own, DATA, int(random.integers(1, 9)), *end, at, tag))
+        found.append(Scenario(ways(count), tuple(frames)))
+    return found
+
+
+def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
+    """What is not of a job."""
+    frames = (packet(own, 3, 1, 1, 2, 10_000, ""), packet(own, DATA, 1, 1, 2, 10_001, "", own["job_type"] ^ 1))
+    cut = Frame(1, frames[0].data[:16], "a frame that is cut short", "", 10_002)
+    return [Scenario(ways(4), (*frames, cut))]
+
+
+def example(own: Numbers) -> Scenario:
+    """For the copy."""
+    times = (10_000, 10_001, 10_002 + own["gap"])
+    return Scenario(
+        ways(4), (*(packet(own, DATA, 1, 7, 9, at, "") for at in times), packet(own, PUSH, 1, 7, 9, times[2], ""))
+    )
+
+
+BENCH: Final = Bench(
+    file="spread.p4",
+    reference=Spreader,
+    read=lambda frame: fields_of(frame, ETHERNET, JOB),
+    numbers=numbers,
+    example=example,
+    properties=(
+        Property("jobs", "what is not of a job is dropped", others),
+        Property("jobs", "a job's PUSHes and RESULTs take one way, 1 to 8 uplinks", jobs),
+        Property("flowlets", "a flow's first frame", flows, ("first",)),
+        Property("flowlets", "frames behind each other stay on their way", flows, ("same",)),
+        Property("flowlets", "a pause begins the next flowlet", flows, ("next",)),
+    ),
+    mistakes=(
+        Mistake("a switch that adds up must see all PUSHes of a job: the way follows from job alone, crc16 of { job }", {"whole": False}),
+        Mistake("RESULTs take the way of their job, as PUSHes do", {"results": False}),
+        Mistake("a frame within a burst would overtake those before it: count up only after a pause", {"again": "always"}),
+        Mistake("the number of the flowlet never grows: count up after a pause of more than GAP, and write it back", {"again": "never"}),
+        Mistake("a pause of exactly GAP is none: it must be longer", {"edge": True}),
+        Mistake("the pause is that since the latest frame: write the time for every frame, not only for the first of a flowlet", {"latest": False}),
+        Mistake("the number of the flowlet is not in the hash: { src, dst, number }", {"numbered": False}),
+        Mistake("dst is not in the hash: flows to other hosts are other flows", {"both": False}),
+        Mistake("all flows share one cell: the index is crc16 of { src, dst } modulo FLOWS", {"one": True}),
+    ),
+)  # fmt: skip
+
+LAB: Final[Lab] = BENCH.lab(
+    "13", "13-spreading-jobs", "spreading jobs", 75,
+    (
+        Part("jobs", "what is added up stays together", 40),
+        Part("flowlets", "all else is spread, in order", 60),
+    ),
+    "your switch uses all its uplinks, and no sum is torn apart",
+)  # fmt: skip

@@ -1,0 +1,190 @@
+"""Lab 14: heavy jobs: a count-min sketch that finds who sends most."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from p4reduce_course.bench import (
+    ETHERNET,
+    Bench,
+    Frame,
+    Header,
+    Mistake,
+    Numbers,
+    Out,
+    Property,
+    Scenario,
+    Setup,
+    fields_of,
+)
+from p4reduce_course.frame.lab import Draws, Lab, Part
+
+PUSH: Final = 1
+ASK: Final = 2
+LOAD: Final = Header("load", kind=8, heavy=8, job=32, amount=32, estimate=32)
+ROWS: Final = 3
+_MOST: Final = (1 << 32) - 1
+UP: Final = 9
+"""port"""
+
+
+class Sketch:
+    """What the README says."""
+
+    def __init__(self, numbers: Numbers, setup: Setup, *, pick: str = "min",
+            saturates: bool = True, once: bool = True, equal: bool = True, asks: bool = False, stale: bool = False,
+            packets: bool = False, early: bool = False, back: bool = True) -> None:  # fmt: skip
+        """With empty rows."""
+        del setup
+        self.own = numbers
+        self.pick, self.saturates, self.once, self.equal = pick, saturates, once, equal
+        self.asks, self.stale, self.packets, self.early, self.back = asks, stale, packets, early, back
+        self.sizes = [numbers[f"cells{row}"] for row in range(ROWS)]
+        self.counts = [[0] * size for size in self.sizes]
+
+    def frame(self, frame: Frame) -> Out:
+        """One frame."""
+        data = frame.data
+        if len(data) < ETHERNET.bytes + LOAD.bytes or ETHERNET.unpack(data)["type"] != self.own["load_type"]:
+            return Out()
+        load = LOAD.unpack(data[ETHERNET.bytes :])
+        if load["kind"] not in (PUSH, ASK):
+            return Out()
+        cells = [zlib.crc32(load["job"].to_bytes(4, "big")) % size for size in self.sizes]
+        before = self._estimate(cells)
+        if load["kind"] == PUSH or self.asks:
+            for row, cell in zip(self.counts, cells, strict=True):
+                total = row[cell] + (1 if self.packets else load["amount"])
+                row[cell] = min(total, _MOST) if self.saturates else total & _MOST
+        after = before if self.early else self._estimate(cells)
+        limit = self.own["limit"] + (0 if self.equal else 1)
+        heavy = after >= limit
+        load["estimate"] = after
+        load["heavy"] = 1 if heavy or (self.stale and load["heavy"]) else 0
+        told = (load["kind"] == PUSH or self.asks) and heavy and (before < limit or not self.once)
+        port = frame.port if load["kind"] == ASK and self.back else UP
+        out = data[: ETHERNET.bytes] + LOAD.pack(**load) + data[ETHERNET.bytes + LOAD.bytes :]
+        return Out(((port, out),), ((load["job"], after),) if told else ())
+
+    def _estimate(self, cells: list[int]) -> int:
+        found = [row[cell] for row, cell in zip(self.counts, cells, strict=True)]
+        return {"min": min(found), "max": max(found), "first": found[0]}[self.pick]
+
+    def learned(self, _: tuple[int, ...]) -> Sequence[dict[str, object]]:
+        """Nothing: the controller only listens."""
+        return ()
+
+
+def numbers(draws: Draws) -> Numbers:
+    """EtherType, cells of each row, and from when on a job is heavy."""
+    return {
+        "load_type": 0x8D00 + draws.integer("load_type", 1, 0xF0),
+        **{
+            f"cells{row}": size for row, size in enumerate(sorted(draws.shuffled("cells", (23, 29, 31, 37, 41))[:ROWS]))
+        },
+        "limit": 1000 * draws.integer("limit", 20, 90),
+    }
+
+
+def packet(own: Numbers, kind: int, job: int, amount: int, tag: str, *, heavy: int = 0, ether_type: int = 0) -> Frame:
+    """A frame of a job."""
+    load = LOAD.pack(kind=kind, heavy=heavy, job=job, amount=amount, estimate=7)
+    names = {PUSH: f"a PUSH of {amount:,} by job {job}", ASK: f"an ASK for job {job}"}
+    what = names.get(kind, f"a frame of kind {kind}") + (", marked heavy by its sender," if heavy else "")
+    return Frame(1, ETHERNET.pack(type=ether_type or own["load_type"]) + load + b"end", what, tag)
+
+
+def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """Few jobs and exact counts; many jobs in few cells; questions in between; amounts near the limit."""
+    random, found, limit = draws.generator("loads"), [], own["limit"]
+    few = (
+        packet(own, PUSH, 1, 500, "light"), packet(own, PUSH, 2, limit - 1, "light"), packet(own, ASK, 1, 0, "ask"),
+        packet(own, ASK, 2, limit, "ask"), packet(own, PUSH, 2, 1, "crosses"), packet(own, PUSH, 2, 10, "heavy"),
+        packet(own, PUSH, 1, 20, "light", heavy=1), packet(own, ASK, 2, 0, "ask"), packet(own, PUSH, 3, limit, "crosses"),
+    )  # fmt: skip
+    found.append(Scenario(Setup(), few))
+    for count in (30, 60):
+        frames, reference = [], Sketch(own, Setup())
+        jobs = [int(one) for one in random.integers(1, 1 << 32, count)]
+        for number in range(2 * count):
+            job = jobs[number] if number < count else jobs[int(random.integers(count))]
+            amount = int(random.choice([limit // 8, limit // 20, limit // 3, 1]))
+            one = packet(own, ASK if number % 5 == 4 else PUSH, job, amount, "")
+            out = reference.frame(one)
+            heavy = LOAD.unpack(out.sent[0][1][ETHERNET.bytes :])["heavy"]
+            tag = "ask" if number % 5 == 4 else "crosses" if out.digests else "heavy" if heavy else "light"
+            frames.append(packet(own, ASK if tag == "ask" else PUSH, job, amount, tag))
+        found.append(Scenario(Setup(), tuple(frames)))
+    return found
+
+
+def full(own: Numbers, _: Draws) -> Sequence[Scenario]:
+    """Counts at the largest number."""
+    frames = (
+        packet(own, PUSH, 5, _MOST - 5, ""),
+        packet(own, PUSH, 5, 5, ""),
+        packet(own, PUSH, 5, 3, "full"),
+        packet(own, ASK, 5, 0, "full"),
+    )
+    return [Scenario(Setup(), frames)]
+
+
+def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
+    """What is neither PUSH nor ASK."""
+    frames = (
+        packet(own, 0, 1, 1, ""),
+        packet(own, 3, 1, 1, ""),
+        packet(own, PUSH, 1, 1, "", ether_type=own["load_type"] ^ 1),
+    )
+    return [Scenario(Setup(), (*frames, Frame(1, frames[0].data[:20], "a frame that is cut short")))]
+
+
+def example(own: Numbers) -> Scenario:
+    """For the copy."""
+    return Scenario(
+        Setup(), (packet(own, PUSH, 1, 500, ""), packet(own, PUSH, 2, own["limit"], ""), packet(own, ASK, 1, 0, ""))
+    )
+
+
+_MARK: Final = ("load.heavy",)
+BENCH: Final = Bench(
+    file="heavy.p4",
+    reference=Sketch,
+    read=lambda frame: fields_of(frame, ETHERNET, LOAD),
+    numbers=numbers,
+    example=example,
+    properties=(
+        Property("count", "what is neither PUSH nor ASK is dropped", others, (), ("ports",)),
+        Property("count", "a PUSH goes on, with what its job has sent so far", loads, ("light", "crosses", "heavy"), ("ports", "load.estimate")),
+        Property("count", "counts end at the largest number", full, ("full",), ("load.estimate",)),
+        Property("ask", "an ASK is answered, and counts nothing", loads, ("ask",), ("ports", "load.estimate")),
+        Property("heavy", "who has sent LIMIT is marked", loads, ("crosses", "heavy", "ask"), _MARK),
+        Property("heavy", "and nobody else", loads, ("light",), _MARK),
+        Property("heavy", "the controller hears of it once", loads, (), ("digests",)),
+        Property("heavy", "all else of a frame stays as it is", loads),
+    ),
+    mistakes=(
+        Mistake("the estimate is the smallest of the three counts: each is too large where jobs share its cell", {"pick": "max"}),
+        Mistake("one row alone counts too much where jobs share its cell: take the smallest of three, each row with a size and a modulus of its own", {"pick": "first"}),
+        Mistake("a count wrapped around: add with |+|, which ends at the largest number", {"saturates": False}),
+        Mistake("the controller hears of a heavy job again and again: tell it when the estimate crosses LIMIT", {"once": False}),
+        Mistake("a job that has sent LIMIT exactly is heavy", {"equal": False}),
+        Mistake("an ASK was counted: it only reads", {"asks": True}),
+        Mistake("heavy was set when the frame came and stayed: a sender may lie, so write 0 or 1 into every frame", {"stale": True}),
+        Mistake("frames were counted: add amount", {"packets": True}),
+        Mistake("the estimate is what it was before this PUSH: add first", {"early": True}),
+        Mistake("an ASK is answered: it leaves by the port it came from", {"back": False}),
+    ),
+)  # fmt: skip
+
+LAB: Final[Lab] = BENCH.lab(
+    "14", "14-heavy-jobs", "heavy jobs", 75,
+    (
+        Part("count", "three rows and an estimate", 45),
+        Part("ask", "reading without counting", 15),
+        Part("heavy", "who sends most", 40),
+    ),
+    "your switch finds the heavy jobs in a few cells of memory",
+)  # fmt: skip

@@ -1,0 +1,71 @@
+"""Mistakes of lab 12."""
+
+from tests.support.labs import Mutant
+
+F = "learn.p4"
+MUTANTS = [
+    Mutant(
+        "back",
+        F,
+        "if (std.egress_port == std.ingress_port) {",
+        "if (false) {",
+        ("must not go back by the port",),
+        "forward",
+    ),
+    Mutant(
+        "same side",
+        F,
+        "} else if (std.egress_spec == std.ingress_port) {",
+        "} else if (false) {",
+        ("behind the same port",),
+        "forward",
+        also=(
+            (
+                "if (std.egress_port == std.ingress_port) {",
+                "if (std.egress_port == std.ingress_port && std.egress_rid != 0 || std.mcast_grp != 0 && std.egress_port == std.ingress_port) {",
+            ),
+        ),
+    ),
+    Mutant(
+        "another port",
+        F,
+        "action to(bit<9> port) { std.egress_spec = port; }",
+        "action to(bit<9> port) { std.egress_spec = port + 1; }",
+        ("must leave by port",),
+        "forward",
+    ),
+    Mutant(
+        "no flood",
+        F,
+        "std.mcast_grp = EVERYWHERE;",
+        "mark_to_drop(std);",
+        ("An unknown destination is looked for",),
+        "forward",
+    ),
+    Mutant(
+        "never told", F, "            if (new) {", "            if (false) {", ("told the controller nothing",), "learn"
+    ),
+    Mutant("told of everything", F, "            if (new) {", "            if (true) {", ("ask known first",), "learn"),
+    Mutant("moves unseen", F, " || meta.port != std.ingress_port;", ";", ("the worker has moved",), "learn"),
+    Mutant(
+        "number forgotten",
+        F,
+        "digest<learn_t>(1, { hdr.ethernet.src, std.ingress_port, meta.worker });",
+        "digest<learn_t>(1, { hdr.ethernet.src, std.ingress_port, hdr.hello.isValid() ? hdr.hello.worker : 0 });",
+        ("tell the one in known",),
+        "learn",
+    ),
+    Mutant(
+        "another number unseen", F, "                new = true;\n", "", ("with another number than known has",), "join"
+    ),
+    Mutant(
+        "a HELLO goes on",
+        F,
+        "            if (hdr.hello.isValid()) {\n                mark_to_drop(std);\n            } else if",
+        "            if",
+        ("is for the controller alone",),
+        "join",
+    ),
+    Mutant("groups learned", F, " || hdr.ethernet.src[40:40] == 1", "", ("learn nothing",), "join"),
+    Mutant("cut short", F, "std.parser_error != error.NoError || ", "", ("a HELLO that is cut short",), "join"),
+]

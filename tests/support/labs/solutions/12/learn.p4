@@ -1,0 +1,85 @@
+// Lab 12: learning workers, solved for the student "example".
+#include <core.p4>
+#include <v1model.p4>
+
+const bit<16> HELLO_TYPE = 0x8b0b;
+const bit<16> EVERYWHERE = 134;        // the multicast group of all ports
+
+header ethernet_t { bit<48> dst; bit<48> src; bit<16> type; }
+header hello_t { bit<16> job; bit<8> worker; }
+struct headers_t { ethernet_t ethernet; hello_t hello; }
+struct metadata_t {
+    bit<9> port;                        // where known has the source
+    bit<8> worker;                      // and its number
+}
+struct learn_t { bit<48> mac; bit<9> port; bit<8> worker; }
+
+parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta,
+             inout standard_metadata_t std) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.type) {
+            HELLO_TYPE: parse_hello;
+            default: accept;
+        }
+    }
+    state parse_hello { packet.extract(hdr.hello); transition accept; }
+}
+
+control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
+
+control Learn(inout headers_t hdr, inout metadata_t meta,
+              inout standard_metadata_t std) {
+    action at(bit<9> port, bit<8> worker) {
+        meta.port = port;
+        meta.worker = worker;
+    }
+    table known {                       // filled by the controller
+        key = { hdr.ethernet.src: exact; }
+        actions = { at; NoAction; }
+        default_action = NoAction();
+    }
+    action to(bit<9> port) { std.egress_spec = port; }
+    table forward {                     // filled by the controller
+        key = { hdr.ethernet.dst: exact; }
+        actions = { to; NoAction; }
+        default_action = NoAction();
+    }
+
+    apply {
+        if (std.parser_error != error.NoError || hdr.ethernet.src[40:40] == 1) {
+            mark_to_drop(std);
+        } else {
+            bool new = !known.apply().hit || meta.port != std.ingress_port;
+            if (hdr.hello.isValid() && hdr.hello.worker != meta.worker) {
+                new = true;
+                meta.worker = hdr.hello.worker;
+            }
+            if (new) {
+                digest<learn_t>(1, { hdr.ethernet.src, std.ingress_port, meta.worker });
+            }
+            if (hdr.hello.isValid()) {
+                mark_to_drop(std);
+            } else if (!forward.apply().hit) {
+                std.mcast_grp = EVERYWHERE;
+            } else if (std.egress_spec == std.ingress_port) {
+                mark_to_drop(std);
+            }
+        }
+    }
+}
+
+control Out(inout headers_t hdr, inout metadata_t meta,
+            inout standard_metadata_t std) {
+    apply {
+        if (std.egress_port == std.ingress_port) {
+            mark_to_drop(std);
+        }
+    }
+}
+control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control Emit(packet_out packet, in headers_t hdr) {
+    apply { packet.emit(hdr.ethernet); packet.emit(hdr.hello); }
+}
+
+V1Switch(Parse(), Verify(), Learn(), Out(), Compute(), Emit()) main;
