@@ -25,4 +25,8 @@ SCHEDULERS: Final = Names(
     "scheduler", "best", "cassini", "eps-ecmp", "eps-ideal", "exact", "exact-one-tree", "exclusive", "free", "layers",
     "no-tdm", "pairs", "random", "seed", "static", "striped", "tdm",
 )  # fmt: skip
+GROOMERS: Final = Names(
+    "grooming policy", "best", "best-flows", "best-opaque", "exact", "groom", "groom-agg", "lightpath-per-flow", "opaque",
+    "opaque-agg", "spff",
+)  # fmt: skip
 PROGRAMS: Final = Names("program")

@@ -34,6 +34,7 @@ class TopologyBuilder:
         self._links: list[Link] = []
         self._count: Counter[str] = Counter()
         self._ports: Counter[str] = Counter()
+        self._passive: set[str] = set()
 
     def host(self, name: str, *, server: bool = False, position: tuple[float, float] | None = None) -> None:
         """Add a host; ``server`` keeps it for a parameter server."""
@@ -53,13 +54,14 @@ class TopologyBuilder:
         self._room_for("crossconnect", name)
         self._nodes.append(Node(name, "crossconnect", self._count["crossconnect"], False, "crossconnect", position))
         self._count["crossconnect"] += 1
+        self._passive.add(name)
 
     def link(self, a: str, b: str, rate: int | str, delay: int | str) -> None:
         """Add a link, at the next free port of each end (rate: bit/s or '10G'; delay: '1us')."""
         self._ports[a] += 1
         self._ports[b] += 1
         for end in (a, b):
-            if self._ports[end] > MAX_PORT:
+            if self._ports[end] > MAX_PORT and end not in self._passive:
                 raise TopologyError(f"nodes: {end!r} has over {MAX_PORT} links; a switch has at most {MAX_PORT} ports")
         self._links.append(Link(a, self._ports[a], b, self._ports[b], parse_rate(rate), parse_delay(delay)))
 

@@ -18,6 +18,7 @@ from p4reduce.topologies import datacenter
 from p4reduce.topologies.datacenter import PS_PER_KM, CapableSwitches, TopologyBuilder, plain_name, wan
 from p4reduce.topologies.model import MAX_NODES, Topology, TopologyError
 from p4reduce.topologies.optical import oxc
+from p4reduce.topologies.wdm import Wdm, wdm
 from p4switch.base.files import read_text, write_text
 from p4switch.base.safe_yaml import YamlError, read_yaml
 from p4switch.base.values import format_delay, format_rate, parse_delay, parse_rate, short
@@ -194,12 +195,36 @@ class OxcModel(_Strict):
         return oxc(**given | {"name": self.name or name})
 
 
-BUILDERS: dict[str, type[StarModel | LeafSpineModel | FatTreeModel | WanModel | OxcModel]] = {
+class WdmModel(_BuilderModel):
+    """``builder: wdm``."""
+
+    builder: Literal["wdm"]
+    rate: Rate = 100_000_000_000
+    graph: str
+    wavelengths: int = 16
+    slots: int = 10
+    transponders: int = 16
+    hosts: PositiveInt = 1
+    access_rate: Rate = 40_000_000_000
+    access_delay: Delay = "1us"
+
+    def network(self, name: str) -> Wdm:
+        """Fibres, wavelengths and transponders; ``name`` is used when the file gives none."""
+        return wdm(**self._arguments() | {"name": self.name or name})
+
+    def build(self, name: str) -> Topology:
+        """The topology: a port of the cross-connect for each transponder."""
+        return self.network(name).physical()
+
+
+Model = StarModel | LeafSpineModel | FatTreeModel | WanModel | OxcModel | WdmModel
+BUILDERS: dict[str, type[Model]] = {
     "star": StarModel,
     "leaf-spine": LeafSpineModel,
     "fat-tree": FatTreeModel,
     "wan": WanModel,
     "oxc": OxcModel,
+    "wdm": WdmModel,
 }
 """The builders by the name that files and spec strings use."""
 OTHERS: Registry[Callable[..., Topology]] = Registry("topology", TopologyError)
@@ -227,7 +252,7 @@ def build(data: Any, name: str) -> Topology:
             "a topology is a mapping with 'nodes' and 'links', or with 'builder' and its parameters; "
             f"this is {'empty' if data is None else 'a ' + type(data).__name__}"
         )
-    model: type[ExplicitModel | StarModel | LeafSpineModel | FatTreeModel | WanModel | OxcModel] = ExplicitModel
+    model: type[ExplicitModel | Model] = ExplicitModel
     if "builder" in data:
         if isinstance(data["builder"], str) and data["builder"] not in BUILDERS and data["builder"] in OTHERS:
             return _build_other(data)
@@ -418,7 +443,25 @@ def _from_yaml(text: str, file: str) -> Topology:
         raise TopologyError("\n".join(f"{file}: {line}" for line in str(error).splitlines())) from None
 
 
+def wdm_of(spec: str) -> Wdm:
+    """Fibres, wavelengths and transponders of ``wdm:graph=nobel-us,wavelengths=16``; `TopologyError` names the fix."""
+    if not spec.startswith("wdm:"):
+        raise TopologyError(f"{short(spec)} has no fibres; write for example wdm:graph=nobel-us,hosts=2,wavelengths=16")
+    try:
+        return WdmModel.model_validate(_spec_data(spec)).network(spec)
+    except ValidationError as error:
+        raise TopologyError(f"{spec!r}: {_explain(error, WdmModel)}") from None
+
+
 def _from_spec(spec: str) -> Topology:
+    data = _spec_data(spec)
+    try:
+        return build(data, spec)
+    except TopologyError as error:
+        raise TopologyError("\n".join(f"{spec!r}: {line}" for line in str(error).splitlines())) from None
+
+
+def _spec_data(spec: str) -> dict[str, Any]:
     builder, _, rest = spec.partition(":")
     data: dict[str, Any] = {"builder": builder}
     for item in filter(None, rest.split(",")):
@@ -428,10 +471,7 @@ def _from_spec(spec: str) -> Topology:
         if key in data:
             raise TopologyError(f"{spec!r}: {key} is given twice")
         data[key] = value.split("+") if key == "capable" else value
-    try:
-        return build(data, spec)
-    except TopologyError as error:
-        raise TopologyError("\n".join(f"{spec!r}: {line}" for line in str(error).splitlines())) from None
+    return data
 
 
 # Files of other programs: graphs of networkx and of the Internet Topology Zoo, containerlab, ASTRA-sim and SimAI.

@@ -27,7 +27,7 @@ from p4reduce.network.virtual.records import (
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 
-Turn = tuple[int, int, int, int]
+Turn = tuple[int, int, int, int, int]
 
 
 class Circuits:
@@ -79,7 +79,7 @@ class Circuits:
         if not passive:
             raise FabricError(f"topology {self._topology.name!r} has no cross-connect")
         turns: dict[int, Turn] = {
-            uplink: (uplink, NONE, int(self._rates[uplink]), NONE)
+            uplink: (uplink, NONE, int(self._rates[uplink]), NONE, 0)
             for uplink, target in enumerate(wiring.links["target"].tolist())
             if target in passive
         }
@@ -94,8 +94,9 @@ class Circuits:
             if ends[0] == ends[1] or joined & set(ends):
                 raise FabricError(f"{where}: a port is joined twice")
             joined.update(ends)
+            extra_ps = max(0, link.delay_ps - int(wiring.links["delay_ps"][ends].sum()))
             for own, other in (ends, ends[::-1]):
-                turns[own] = (own, other ^ 1, link.rate_bps, int(wiring.links[other]["source"]))
+                turns[own] = (own, other ^ 1, link.rate_bps, int(wiring.links[other]["source"]), extra_ps)
         return tuple(turns.values())
 
 
@@ -176,7 +177,8 @@ class Changing(Seen):
         that begins while another is under way is the one that counts, for the ports that it changes.
 
         circuits: links between switches at ports that lead to the cross-connect, with the rate of both directions
-        (:func:`~p4reduce.topologies.optical.lay_circuits`).
+        (:func:`~p4reduce.topologies.optical.lay_circuits`). A delay above that of both fibres is that of a longer way
+        behind the cross-connect.
         """
         self._circuits.reconfigure(crossconnect, circuits, self._time(at_ps), dark_ps)
 

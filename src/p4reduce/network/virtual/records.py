@@ -510,9 +510,11 @@ MIRROR: Final = _integers(
     "following",  # the same once it has turned
     "dark",
     "lit_at",  # since when, or until when it is dark
+    "extra_ps",  # what the circuit is longer than both its fibres
+    "following_extra_ps",
 )
 """Where a link of a switch ends at a cross-connect; by that link's index."""
-TURN: Final = _integers("uplink", "circuit", "rate_bps", "towards")
+TURN: Final = _integers("uplink", "circuit", "rate_bps", "towards", "extra_ps")
 """What a reconfiguration makes of one port."""
 RECONFIGURATION: Final = _integers("first", "count", "dark_ps")
 

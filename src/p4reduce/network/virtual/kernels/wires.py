@@ -521,12 +521,12 @@ def _count(link: Any, address: int, length: int, busy: int) -> None:
 
 
 @kernel
-def pass_on(w: Any, link_index: int, frame_index: int, busy: int) -> None:
+def pass_on(w: Any, link_index: int, frame_index: int, busy: int, extra_ps: int) -> None:
     """A frame whose last bit leaves a mirror now goes on; a fibre takes it as it comes, nothing is sent once more."""
     link = link_at(w.links, link_index)
     link.free_at = w.now
     _count(link, frame_address(w, frame_index), frame_at(w.frames, frame_index).length, busy)
-    _propagate(w, link_index, frame_index, _IN_TIME)
+    _propagate(w, link_index, frame_index, extra_ps)
 
 
 @kernel
@@ -574,6 +574,7 @@ def _light(w: Any, uplink: int) -> None:
     mirror.dark = 0
     mirror.lit_at = w.now
     mirror.circuit = mirror.following
+    mirror.extra_ps = mirror.following_extra_ps
 
 
 @kernel
@@ -585,10 +586,12 @@ def darken(w: Any, index: int) -> None:
         turn = turn_at(w.turns, place)
         mirror = mirror_at(w.mirrors, turn.uplink)
         link = link_at(w.links, turn.uplink)
-        if mirror.following == turn.circuit and link.rate_bps == turn.rate_bps:
+        same = mirror.following == turn.circuit and mirror.following_extra_ps == turn.extra_ps
+        if same and link.rate_bps == turn.rate_bps:
             continue
         changed = 1
         mirror.following = turn.circuit
+        mirror.following_extra_ps = turn.extra_ps
         link.rate_bps = turn.rate_bps
         link.last_length = NONE
         link.towards = turn.towards
@@ -630,7 +633,7 @@ def cross(w: Any, frame_index: int) -> None:
         meant = frame.port
     if meant != link_at(w.links, mirror.circuit).target:
         link.misrouted += 1
-    pass_on(w, mirror.circuit, frame_index, occupied)
+    pass_on(w, mirror.circuit, frame_index, occupied, mirror.extra_ps)
 
 
 # Gate control lists (IEEE 802.1Qbv): at which times a port's queues may send.

@@ -1,0 +1,197 @@
+"""The least lightpaths for a few tasks in a small network, by mixed-integer linear programming (HiGHS).
+
+A virtual link joins two nodes by whole lightpaths over up to K paths each way of measuring. A task's tree is a set of arcs of virtual
+links away from the global model's node that carries a unit of flow to each of its nodes (bidirected, which bounds better
+than undirected cuts). Wavelengths are assigned afterwards, by backtracking; where W do not do, the program is
+solved again with a variable for each path and wavelength.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from p4reduce.control_plane.optical.auxiliary import TRANSPONDER, WAVELENGTH, Fibres, Groomer, Lit, Taken
+from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError, slots_of
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.wdm import Wdm
+
+if TYPE_CHECKING:
+    from p4reduce.control_plane.optical.policies import Options
+
+MOST_NODES: Final = 8
+MOST_TASKS: Final = 8
+BLOCKED: Final = 1000.0
+EDGE: Final = 1e-3
+"""what an edge of a tree costs: less than any lightpath"""
+
+Column = tuple[tuple[int, ...], int]
+"""a path of nodes, and its wavelength; -1: whichever"""
+
+
+class _Program:
+    """Rows and columns as they come."""
+
+    def __init__(self) -> None:
+        self.cost: list[float] = []
+        self.most: list[float] = []
+        self.whole: list[int] = []
+        self._rows: list[tuple[dict[int, float], float, float]] = []
+
+    def add(self, cost: float, most: float, *, whole: bool) -> int:
+        """A column from 0 to ``most``."""
+        self.cost.append(cost)
+        self.most.append(most)
+        self.whole.append(int(whole))
+        return len(self.cost) - 1
+
+    def row(self, terms: dict[int, float], low: float, high: float) -> None:
+        """low <= sum <= high."""
+        self._rows.append((terms, low, high))
+
+    def solve(self, time_limit_s: float) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
+        """Values and a lower bound; `OpticalError` where time was too short for any."""
+        entries = [(i, j, value) for i, (terms, _, _) in enumerate(self._rows) for j, value in terms.items()]
+        i, j, values = zip(*entries, strict=True)
+        matrix = coo_array((values, (i, j)), shape=(len(self._rows), len(self.cost))).tocsc()
+        _, low, high = zip(*self._rows, strict=True)
+        found = milp(
+            np.array(self.cost),
+            integrality=np.array(self.whole),
+            bounds=Bounds(0, np.array(self.most)),  # type: ignore[arg-type]
+            constraints=LinearConstraint(matrix, low, high),
+            options={"time_limit": time_limit_s, "mip_rel_gap": 1e-6},
+        )
+        if found.x is None:
+            raise OpticalError(f"exact: {found.message.strip()}; give it more time, or use best")
+        return found.x, float(found.mip_dual_bound)
+
+
+def exact(tasks: Sequence[Task], network: Wdm, options: "Options") -> GroomingPlan:
+    """The plan; its ``bound`` is what no plan of these paths costs less than."""
+    from p4reduce.control_plane.optical.policies import Granted, Grooming  # noqa: PLC0415  (they ask for this)
+
+    if len(network.nodes) > MOST_NODES or len(tasks) > MOST_TASKS or options.grid != "fixed":
+        raise OpticalError(f"exact: at most {MOST_NODES} nodes and {MOST_TASKS} tasks, with the fixed grid; use best")
+    if len({slots_of(task, network) for task in tasks}) > 1:
+        raise OpticalError("exact: demands: tasks must take the same number of slots; use best")
+    fibres = Fibres(network, options.grid, options.assign)
+    bound = 0.0
+    for wavelengths in (1, network.wavelengths):
+        columns, trees, dual = _solved(tasks, fibres, options.time_limit_s, split=wavelengths > 1)
+        bound = max(bound, dual)
+        found = columns if wavelengths > 1 else _coloured([path for path, _ in columns], fibres)
+        if found is not None:
+            break
+    assert found is not None  # noqa: S101  (wavelengths were variables)
+    grooming = Grooming(network, options, fibres)
+    granted: list[Granted] = [None] * len(tasks)
+    _lay(grooming.groomer, found)
+    for place, (task, tree) in enumerate(zip(tasks, trees, strict=True)):
+        if tree is not None:
+            granted[place] = {"": tuple(_take(grooming.groomer, a, b, slots_of(task, network)) for a, b in tree)}
+    plan = grooming.finished("exact", tasks, granted, grooming.groomer.lights)
+    least = np.ceil(bound - EDGE * len(tasks) * len(network.nodes) - 1e-6)
+    return GroomingPlan(*(getattr(plan, name) for name in list(plan.__dataclass_fields__)[:-1]), bound=float(least))
+
+
+def _solved(
+    tasks: Sequence[Task], fibres: Fibres, time_limit_s: float, *, split: bool
+) -> tuple[list[Column], list[list[tuple[int, int]] | None], float]:
+    network, program = fibres.network, _Program()
+    slots = slots_of(tasks[0], network)
+    waves = range(network.wavelengths) if split else (-1,)
+    light: dict[Column, int] = {}
+    crossing: dict[tuple[int, int], list[int]] = defaultdict(list)
+    ending: dict[int, list[int]] = defaultdict(list)
+    joining: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for a, b in combinations(range(fibres.size), 2):
+        for path in fibres.others(a, b):
+            for wave in waves:
+                worth = 2 * TRANSPONDER + (len(path) - 1) * WAVELENGTH
+                column = light[path, wave] = program.add(worth, 1 if split else network.wavelengths, whole=True)
+                for pair in zip(path, path[1:], strict=False):
+                    crossing[fibres.number[pair], wave].append(column)
+                for end in (a, b):
+                    ending[end].append(column)
+                joining[a, b].append(column)
+    for own in crossing.values():
+        program.row(dict.fromkeys(own, 1.0), 0, 1 if split else network.wavelengths)
+    for node, own in ending.items():
+        program.row(dict.fromkeys(own, 1.0), 0, network.at_most(network.nodes[node]))
+    arcs = [(a, b) for a in range(fibres.size) for b in range(fibres.size) if a != b]
+    used: list[dict[tuple[int, int], int]] = []
+    admitted = []
+    for task in tasks:
+        root, ends = _ends(task, network)
+        yes = program.add(-BLOCKED, 1, whole=True)
+        arc = {pair: program.add(EDGE, float(pair[1] != root), whole=True) for pair in arcs}
+        for node in range(fibres.size):
+            into = {arc[pair]: 1.0 for pair in arcs if pair[1] == node}
+            program.row(into | {yes: -1.0}, 0 if node in ends else -np.inf, 0)
+        for end in ends:
+            flow = {pair: program.add(0, 1, whole=False) for pair in arcs}
+            for node in range(fibres.size):
+                terms = {flow[pair]: (1.0 if pair[1] == node else -1.0) for pair in arcs if node in pair}
+                net = float(node == end) - float(node == root)
+                program.row(terms | ({yes: -net} if net else {}), 0, 0)
+            for pair in arcs:
+                program.row({flow[pair]: 1.0, arc[pair]: -1.0}, -np.inf, 0)
+        used.append(arc)
+        admitted.append(yes)
+    fits = network.slots // slots
+    for (a, b), own in joining.items():
+        load = {arc[pair]: 1.0 for arc in used for pair in ((a, b), (b, a))}
+        program.row(load | dict.fromkeys(own, -float(fits)), -np.inf, 0)
+        for arc in used:  # cuts: an edge needs a lightpath, whatever else shares it
+            program.row({arc[a, b]: 1.0, arc[b, a]: 1.0} | dict.fromkeys(own, -1.0), -np.inf, 0)
+    values, dual = program.solve(time_limit_s)
+    columns = [column for column, number in light.items() for _ in range(round(values[number]))]
+    trees = [
+        [pair for pair in arcs if values[arc[pair]] > 0.5] if values[yes] > 0.5 else None
+        for arc, yes in zip(used, admitted, strict=True)
+    ]
+    return columns, trees, dual + BLOCKED * round(sum(values[yes] for yes in admitted))
+
+
+def _ends(task: Task, network: Wdm) -> tuple[int, set[int]]:
+    root, *ends = (network.place[network.home[host]] for host in (task.server, *task.workers))
+    return root, set(ends) - {root}
+
+
+def _coloured(paths: Sequence[tuple[int, ...]], fibres: Fibres) -> list[Column] | None:
+    """A wavelength for each path; None: W are too few. Paths that share a fibre differ."""
+    over = [frozenset(fibres.number[pair] for pair in zip(path, path[1:], strict=False)) for path in paths]
+    order = sorted(range(len(paths)), key=lambda one: -len(over[one]))
+    waves: dict[int, int] = {}
+
+    def colour(place: int) -> bool:
+        if place == len(order):
+            return True
+        own = order[place]
+        taken = {waves[other] for other in order[:place] if over[other] & over[own]}
+        top = max((waves[other] for other in order[:place]), default=-1) + 1
+        for wave in range(min(top + 1, fibres.network.wavelengths)):
+            if wave not in taken:
+                waves[own] = wave
+                if colour(place + 1):
+                    return True
+        waves.pop(own, None)
+        return False
+
+    return [(path, waves[place]) for place, path in enumerate(paths)] if colour(0) else None
+
+
+def _lay(groomer: Groomer, columns: Sequence[Column]) -> None:
+    for path, wave in columns:
+        over = tuple(groomer.fibres.number[pair] for pair in zip(path, path[1:], strict=False))
+        km = float(groomer.fibres.km[list(over)].sum())
+        groomer.light(Lit((path[0], path[-1]), path, over, wave, 1, km))
+
+
+def _take(groomer: Groomer, a: int, b: int, slots: int) -> Taken:
+    return groomer.take(groomer.room(a, b, slots)[0], slots)

@@ -1,0 +1,319 @@
+"""Policies that plan a set of tasks: lightpaths as today, grooming with and without sums on the way, and a search."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Final, Literal
+
+from p4reduce.base.output import Progress
+from p4reduce.control_plane import GROOMERS
+from p4reduce.control_plane.optical.auxiliary import Assign, Fibres, Grid, Groomer, Lights, Taken, Way
+from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError, Use, check_tasks, slots_of
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.wdm import Wdm
+
+PHIS: Final = (1.0, 0.5, 0.25, 0.0)
+"""that `best` tries; 0 is d / T"""
+MUS: Final = (0.0, 0.5, 2.0)
+"""a fibre, that it tries"""
+FEW: Final = Way(phi=0.0, mu=1000.0)
+SHORT: Final = Way(phi=0.0, lam=1000.0)
+"""as few fibres, and as few kilometres, as can be"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What policies may be told.
+
+    Attributes
+    ----------
+    phi : float or None
+        Of :class:`Way`, for `groom` and `groom-agg`; None: .25 and 1.
+    lam : float
+        Of :class:`Way`, for these and the searches.
+    grid, assign : str
+        Spectrum.
+    shortest : str
+        What shortest paths are measured in: km or fibres.
+    seed, moves : int
+        Of searches: random numbers, and how often they change something.
+    budget : float
+        Of searches: fibre bytes, at most so many times those of `opaque-agg` (of flows: `spff`), where that blocks
+        nothing; 0: no limit.
+    time_limit_s : float
+        Of `exact`.
+    """
+
+    phi: float | None = None
+    lam: float = 0.0
+    grid: Grid = "fixed"
+    assign: Assign = "first-fit"
+    shortest: Literal["km", "fibres"] = "km"
+    seed: int = 1
+    moves: int = 1500
+    budget: float = 1.1
+    time_limit_s: float = 60.0
+    progress: Progress | None = None
+
+
+DEFAULT: Final = Options()
+Granted = dict[str, tuple[Taken, ...]] | None
+"""of a task: by worker, by '' for a tree; None: blocked"""
+
+
+class Grooming:
+    """Tasks, one after the other, over lightpaths that they share."""
+
+    def __init__(self, network: Wdm, options: Options = DEFAULT, fibres: Fibres | None = None) -> None:
+        self.network, self.options = network, options
+        self.fibres = Fibres(network, options.grid, options.assign) if fibres is None else fibres
+        self.groomer = Groomer(self.fibres)
+
+    def admit(self, policy: str, task: Task) -> Granted:
+        """One more task, as a whole or not at all."""
+        if policy == "opaque-agg":
+            return self.tree(task, FEW, opaque=True)
+        phi = self.options.phi
+        if policy == "groom-agg":
+            return self.tree(task, Way(1.0 if phi is None else phi, self.options.lam))
+        return self.flows(policy, task, Way(0.25 if phi is None else phi, self.options.lam))
+
+    def tree(
+        self, task: Task, way: Way, *, opaque: bool = False, no_new: Iterable[tuple[int, int]] = ()
+    ) -> Granted:
+        """One tree for a task."""
+        home, place = self.network.home, self.network.place
+        root, *ends = (place[home[host]] for host in (task.server, *task.workers))
+        slots = slots_of(task, self.network)
+        uses = self.groomer.join(root, ends, slots, way, opaque=opaque, no_new=no_new)
+        return None if uses is None else {"": tuple(uses.values())}
+
+    def release(self, granted: Granted) -> None:
+        """A task ends."""
+        for uses in (granted or {}).values():
+            self.groomer.release(uses)
+
+    def flows(self, policy: str, task: Task, way: Way, *, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
+        """A way for each local model of a task."""
+        home, place = self.network.home, self.network.place
+        slots, granted = slots_of(task, self.network), dict[str, tuple[Taken, ...]]()
+        b = place[home[task.server]]
+        for worker in task.workers:
+            a = place[home[worker]]
+            if a == b:
+                continue
+            if policy == "groom":
+                found = self.groomer.join(b, [a], slots, way, no_new=no_new)
+                uses = None if found is None else tuple(found.values())[::-1]
+            else:
+                uses = self._shortest(policy, a, b, slots)
+            if uses is None:
+                self.release(granted)
+                return None
+            granted[worker] = uses
+        return granted
+
+    def _shortest(self, policy: str, a: int, b: int, slots: int) -> tuple[Taken, ...] | None:
+        """Along the shortest path: one lightpath, or one for each fibre of it."""
+        shortest = SHORT if self.options.shortest == "km" else FEW
+        path = self.fibres.path(a, b, self.fibres.cheapest(1.0, shortest)[1])
+        uses: list[Taken] = []
+        for part in zip(path, path[1:], strict=False) if policy == "opaque" else [path]:
+            known = [] if policy == "lightpath-per-flow" else self.groomer.room(part[0], part[-1], slots)
+            if not known:
+                one = self.groomer.plan(part)
+                if one is None:
+                    self.groomer.release(uses)
+                    return None
+                known = [self.groomer.light(one)]
+            uses.append(self.groomer.take(known[0], slots))
+        return tuple(uses)
+
+    def finished(self, policy: str, tasks: Sequence[Task], granted: Sequence[Granted], lights: Lights) -> GroomingPlan:
+        """What came out, with lightpaths numbered from 0."""
+        numbers = {number: place for place, number in enumerate(lights.lit)}
+        slots = range(self.network.slots)
+        uses = tuple(
+            tuple(
+                Use(numbers[number], tuple(slot for slot in slots if mask >> slot & 1), worker)
+                for worker, own in (one or {}).items()
+                for number, mask in own
+            )
+            for one in granted
+        )
+        return GroomingPlan(
+            self.network,
+            policy,
+            tuple(tasks),
+            tuple(map(self.fibres.lightpath, lights.lit.values())),
+            uses,
+            tuple(one is not None for one in granted),
+            trees=policy not in FLOWS,
+        )
+
+
+FLOWS: Final = ("lightpath-per-flow", "spff", "opaque", "groom", "best-flows")
+SEARCHES: Final = ("best", "best-opaque", "best-flows")
+"""policies that form no sums on the way"""
+
+
+def groom(policy: str, tasks: Sequence[Task], network: Wdm, options: Options = DEFAULT) -> GroomingPlan:
+    """Plan all tasks with one of the policies, in their order where it goes by that.
+
+    Raises
+    ------
+    OpticalError
+        For an unknown policy, or a task that this network cannot have; of `exact`: the network is too large.
+    """
+    GROOMERS.check(policy, "policy")
+    check_tasks(tasks, network)
+    if policy in SEARCHES:
+        return _Search(tasks, network, options, policy).run()
+    if policy == "exact":
+        from p4reduce.control_plane.optical.exact import exact  # noqa: PLC0415  (a solver, which few ask for)
+
+        return exact(tasks, network, options)
+    grooming = Grooming(network, options)
+    granted = [grooming.admit(policy, task) for task in tasks]
+    return grooming.finished(policy, tasks, granted, grooming.groomer.lights)
+
+
+@dataclass(frozen=True)
+class _State:
+    lights: Lights
+    granted: tuple[Granted, ...]
+    blocked: int
+    transponders: int
+    copies: int
+    worth: float
+
+    def key(self, limit: float) -> tuple[float, ...]:
+        """Less is better."""
+        return self.blocked, max(0.0, self.copies - limit), self.transponders, self.worth, self.copies
+
+
+class _Search:
+    """Orders and weights drawn anew, then tasks that are ripped up and joined again, some of them off a lightpath.
+
+    It begins from `opaque-agg`, for flows from `spff`, so it is never worse than that. Simulated annealing: what is a little worse is
+    taken now and then, the less the later; the best of all is kept.
+    """
+
+    def __init__(self, tasks: Sequence[Task], network: Wdm, options: Options, policy: str) -> None:
+        self._tasks, self._options, self._policy = list(tasks), options, policy
+        self._grooming = Grooming(network, options)
+        self._random = random.Random(options.seed)  # noqa: S311  (a search, no secret)
+        self._limit = float("inf")
+
+    def run(self) -> GroomingPlan:
+        """The best of all."""
+        start = self._whole(range(len(self._tasks)), None)
+        if self._options.budget and not start.blocked:
+            self._limit = self._options.budget * start.copies
+        best = start
+        tries = max(1, self._options.moves // 60)
+        for number in range(tries):
+            order = list(range(len(self._tasks)))
+            if number >= len(PHIS) * len(MUS):
+                self._random.shuffle(order)
+            way = self._way(number)
+            best = min(best, self._whole(order, way), key=self._key)
+        now = best
+        for number in range(self._options.moves):
+            if self._options.progress is not None and number % 16 == 0:
+                self._options.progress("moves", number, self._options.moves)
+            heat = 2.0 * (1 - number / self._options.moves) + 1e-9
+            changed = self._changed(now)
+            worse = self._energy(changed) - self._energy(now)
+            if worse <= 0 or self._random.random() < exp(-worse / heat):
+                now = changed
+            if self._key(now) < self._key(best):
+                best = now
+        return self._grooming.finished(self._policy, self._tasks, best.granted, best.lights)
+
+    def _key(self, state: _State) -> tuple[float, ...]:
+        return state.key(self._limit)
+
+    def _energy(self, state: _State) -> float:
+        over = max(0.0, state.copies - self._limit)
+        return 1000.0 * state.blocked + state.transponders + 0.05 * state.worth + 0.02 * state.copies + 0.5 * over
+
+    def _way(self, number: int) -> Way:
+        return Way(PHIS[number % len(PHIS)], self._options.lam, MUS[number // len(PHIS) % len(MUS)])
+
+    def _one(self, place: int, way: Way | None, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
+        """One task; without a way as the policy does from which the search begins."""
+        task, flows = self._tasks[place], self._policy == "best-flows"
+        if way is None:
+            return self._grooming.admit("spff" if flows else "opaque-agg", task)
+        if flows:
+            return self._grooming.flows("groom", task, way, no_new=no_new)
+        return self._grooming.tree(task, way, opaque=self._policy == "best-opaque", no_new=no_new)
+
+    def _whole(self, order: Iterable[int], way: Way | None) -> _State:
+        self._grooming.groomer = Groomer(self._grooming.fibres)
+        granted: list[Granted] = [None] * len(self._tasks)
+        for place in order:
+            granted[place] = self._one(place, way)
+        return self._state(granted)
+
+    def _state(self, granted: Sequence[Granted]) -> _State:
+        lights = self._grooming.groomer.lights
+        copies = sum(lights.lit[number].hops for one in granted for number, _ in _uses(one))
+        worth = sum(one.worth for one in lights.lit.values())
+        return _State(lights, tuple(granted), granted.count(None), 2 * len(lights.lit), copies, worth)
+
+    def _changed(self, state: _State) -> _State:
+        """Some tasks ripped up: those on a lightpath, which is not to come again, or any."""
+        draw = self._random
+        lights = state.lights.copy()
+        self._grooming.groomer = Groomer(self._grooming.fibres, lights)
+        granted = list(state.granted)
+        blocked = [place for place, one in enumerate(granted) if one is None]
+        banned: list[tuple[int, int]] = []
+        if lights.lit and draw.random() < 0.6:
+            number = min(draw.choices(list(lights.lit), k=3), key=lambda one: lights.taken[one].bit_count())
+            chosen = [place for place, one in enumerate(granted) if any(n == number for n, _ in _uses(one))]
+            banned = [lights.lit[number].ends]
+        else:
+            chosen = draw.sample(range(len(granted)), min(len(granted), draw.randint(1, 3)))
+        chosen = list(dict.fromkeys([*chosen, *blocked]))
+        draw.shuffle(chosen)
+        for place in chosen:
+            self._grooming.release(granted[place])
+        way = Way(draw.choice(PHIS[:3]), self._options.lam, draw.choice((0.1, *MUS)))
+        for place in chosen:
+            granted[place] = self._one(place, way, banned)
+            if granted[place] is None and banned:
+                granted[place] = self._one(place, way)
+        return self._state(granted)
+
+
+def _uses(granted: Granted) -> list[Taken]:
+    return [use for own in (granted or {}).values() for use in own]
+
+
+def draw_tasks(
+    network: Wdm, seed: int, *, tasks: int = 30, models: int = 15, elements: int = 61_706, demand_bps: int = 10**10
+) -> list[Task]:
+    """Tasks of so many local models at random hosts, as those of the poster.
+
+    Raises
+    ------
+    OpticalError
+        There are too few hosts.
+    """
+    hosts = [host.name for host in network.base.hosts]
+    if models + 1 > len(hosts):
+        raise OpticalError(
+            f"models: {models} local models and a global one need {models + 1} hosts, "
+            f"{network.base.name} has {len(hosts)}"
+        )
+    draw = random.Random(70_000 + seed)  # noqa: S311
+    found = []
+    for number in range(tasks):
+        server, *workers = draw.sample(hosts, models + 1)
+        found.append(Task(f"task{number}", server, tuple(workers), elements, demand_bps=demand_bps))
+    return found
+

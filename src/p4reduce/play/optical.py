@@ -1,0 +1,293 @@
+"""A grooming plan on packets: lightpaths as circuits, trees as plans of the P4 program, rounds of tasks."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from p4reduce.base.errors import PlanError
+from p4reduce.base.output import Progress
+from p4reduce.control_plane.counters import Operation, Traffic, add, compare_counters, compare_links, predict
+from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError, slots_of
+from p4reduce.control_plane.plans import Plan, PlanRequest, TreeLayout
+from p4reduce.control_plane.plans.problem import power_of_two
+from p4reduce.control_plane.plans.routes import chunks, frame_time_ps
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
+from p4reduce.network.virtual import Stop
+from p4reduce.topologies import Link
+from p4reduce.topologies.model import Hop
+from p4reduce.topologies.wdm import ROADMS
+from p4reduce.workers.numbers import FixedScale
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+
+LANES: Final = 256
+LARGEST: Final = 1 << 15
+"""of a number that is sent: sums of 256 are exact in float32"""
+SILENCE: Final = 24
+"""bytes of a frame's time on a link beyond its own: preamble, FCS, gap"""
+
+
+@dataclass
+class TaskPlayed:
+    """A round of one task: model up, weights down."""
+
+    task: str
+    latency_ps: int
+    predicted_ps: int
+    exact: bool
+
+    @property
+    def off(self) -> float:
+        """Of the prediction, as a share of it."""
+        return self.latency_ps / self.predicted_ps - 1
+
+
+@dataclass
+class OpticalPlayed:
+    """Rounds of all admitted tasks.
+
+    lightpath_bytes: what the P4 program's ports sent over each lightpath, both ways; predicted_bytes: the same, as
+    planned. differing: links and ports whose first transmissions are not those predicted.
+    """
+
+    policy: str
+    tasks: list[TaskPlayed] = field(default_factory=list)
+    lightpath_bytes: list[int] = field(default_factory=list)
+    predicted_bytes: list[int] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+    lost: int = 0
+    misrouted: int = 0
+    resends: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether every sum and all weights are right, bit by bit."""
+        return all(one.exact for one in self.tasks)
+
+    @property
+    def worst(self) -> float:
+        """The largest deviation of a latency from its prediction, either way."""
+        return max((abs(one.off) for one in self.tasks), default=0.0)
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self) | {"exact": self.exact, "worst": self.worst}
+
+
+@dataclass
+class _Round:
+    """A task that is installed."""
+
+    place: int
+    job: Job
+    sources: list[npt.NDArray[np.float32]]
+    targets: list[npt.NDArray[np.float32]]
+    weights: npt.NDArray[np.float32]
+
+    def post(self, network: JobNetwork) -> None:
+        """Begin now: gradients up, and weights 0 become minus their sum, which comes down."""
+        assert self.job.server is not None  # noqa: S101
+        for index, source, target in zip(self.job.members.values(), self.sources, self.targets, strict=True):
+            network.post(index, Post(Collective.PUSH_PULL, source, target))
+        rate = float(len(self.sources))
+        network.post(self.job.server, Post(Collective.PUSH_PULL, None, self.weights, learning_rate=rate))
+
+    def exact(self) -> bool:
+        """Whether everybody has what they must have."""
+        total = -np.sum(self.sources, axis=0, dtype=np.float64).astype(np.float32)
+        return all(np.array_equal(one, total) for one in (self.weights, *self.targets))
+
+
+class _Player:
+    def __init__(self, plan: GroomingPlan, lanes: int, seed: int) -> None:
+        self._plan, self._lanes = plan, lanes
+        self._draw = np.random.default_rng(seed)
+        self.topology = plan.network.physical()
+        self.circuits = plan.network.circuits(self.topology, [one.path for one in plan.lightpaths])
+        self.played = OpticalPlayed(plan.policy)
+        self._expected: dict[Hop, Traffic] = {}
+        self._counted: Counter[Hop] = Counter()
+
+    def run(self, progress: Progress | None, *, at_once: bool) -> OpticalPlayed:
+        """All admitted tasks, as many at a time as switches have slots for."""
+        with EmbeddedSwitches(self.topology, bundled(self._lanes)) as switches:
+            waiting = [place for place, yes in enumerate(self._plan.admitted) if yes]
+            total = len(waiting)
+            while waiting:
+                batch: list[tuple[int, Plan]] = []
+                while waiting and (made := self._planned(switches, waiting[0], len(batch))) is not None:
+                    batch.append((waiting.pop(0), made))
+                plans = [made for _, made in batch]
+                switches.controller.install_idle(plans)
+                with JobNetwork(switches) as network:
+                    network.fabric.reconfigure(None, self.circuits)
+                    rounds = [self._round(network, place, made) for place, made in batch]
+                    for group in [rounds] if at_once else [[one] for one in rounds]:
+                        self._carry(network, group)
+                        if progress is not None:
+                            progress("tasks", len(self.played.tasks), total)
+                    self._count(network, plans)
+                switches.controller.uninstall_idle(plans)
+            self.played.differing += compare_counters(
+                self.topology, self._expected, switches.controller.read_counters()
+            )
+        self._by_lightpath()
+        return self.played
+
+    def _planned(self, switches: EmbeddedSwitches, place: int, number: int) -> Plan | None:
+        """The plan of a task beside ``number`` others; None: switches have no slots for it now."""
+        network, task = self._plan.network, self._plan.tasks[place]
+        layout, lit = self._layout(place)
+        count = chunks(task.elements, self._lanes)
+        most = power_of_two(2 * count)
+        rate = slots_of(task, network) * network.rate_bps // network.slots
+        length = bundled(self._lanes).lanes * 4 + 62
+        request = PlanRequest(
+            "optical",
+            number + 1,
+            workers=task.workers,
+            server=task.server,
+            layout=layout,
+            max_slots=most,
+            pace_ps=frame_time_ps(length, rate),
+        )
+        controller = switches.controller
+        try:
+            made = controller.plan(request, network.lit(self.topology, lit))
+        except PlanError:
+            if not number:
+                raise
+            return None
+        if made.slots_limited and made.slots < most and number:
+            controller.release(made)
+            return None
+        return made
+
+    def _layout(self, place: int) -> tuple[TreeLayout, list[Link]]:
+        """The tree at whose routers sums are formed: where workers are, and where branches meet; others pass on."""
+        network, task = self._plan.network, self._plan.tasks[place]
+        edges = self._plan.edges(place)
+        above = {child: parent for child, parent, _ in edges}
+        below = Counter(above.values()) + Counter(network.home[worker] for worker in task.workers)
+        root = network.home[task.server]
+        own = {worker for worker in task.workers if network.home[worker] == root}
+        joints = {root} | {node for node, count in below.items() if count > 1}
+        joints |= {network.home[worker] for worker in task.workers if worker not in own}
+        parent: dict[str, str] = {worker: network.home[worker] for worker in task.workers}
+        paths = {pair: pair for pair in [*parent.items(), (root, task.server)]}
+        full: dict[tuple[str, str], tuple[str, ...]] = dict(paths)
+        for node in joints - {root}:
+            path = [node, above[node]]
+            while path[-1] not in joints:
+                path.append(above[path[-1]])
+            parent[node] = path[-1]
+            full[node, path[-1]] = tuple(path)
+        return TreeLayout(root, parent, paths=full), [self.circuits[number] for _, _, number in edges]
+
+    def _round(self, network: JobNetwork, place: int, plan: Plan) -> _Round:
+        task: Task = self._plan.tasks[place]
+        job = network.add(plan, FixedScale(1.0))
+        shape = (len(task.workers), task.elements)
+        sources = list(self._draw.integers(-LARGEST, LARGEST, shape).astype(np.float32))
+        empty = [np.zeros(task.elements, np.float32) for _ in sources]
+        return _Round(place, job, sources, empty, np.zeros(task.elements, np.float32))
+
+    def _carry(self, network: JobNetwork, rounds: Sequence[_Round]) -> None:
+        began = network.now
+        for one in rounds:
+            one.post(network)
+        watch = [index for one in rounds for index in one.job.endpoints]
+        if network.advance(watch=watch) is not Stop.DONE:
+            raise ClusterError("a round did not end: " + "; ".join(self._errors(network, rounds)))
+        if errors := list(self._errors(network, rounds)):
+            raise ClusterError("; ".join(errors))
+        for one in rounds:
+            task = self._plan.tasks[one.place]
+            size = chunks(task.elements, self._lanes) * (one.job.plan.frame_bytes + SILENCE)
+            self.played.tasks.append(
+                TaskPlayed(
+                    task.name,
+                    network.done_ps(one.job) - began,
+                    self._plan.latency_ps(one.place, bytes_=size),
+                    one.exact(),
+                )
+            )
+
+    def _errors(self, network: JobNetwork, rounds: Sequence[_Round]) -> Iterator[str]:
+        status = network.endpoints.records["status"]
+        for one in rounds:
+            if any(status[index] != State.DONE for index in one.job.endpoints):
+                said = [found.error for found in network.statuses(one.job) if found.error]
+                yield f"{self._plan.tasks[one.place].name}: {said[0] if said else 'an endpoint still waits'}"
+
+    def _count(self, network: JobNetwork, plans: Sequence[Plan]) -> None:
+        """What links have carried since this network began, beside what plans predict."""
+        network.advance(network.now + 2 * max(plan.rtt_ps for plan in plans))
+        predicted = add(*(predict(plan, Operation.PUSH_PULL, self._elements(plan), lead=0) for plan in plans))
+        links = network.fabric.links.array()
+        counted = {
+            hop: Traffic(frames, size)
+            for hop, frames, size in zip(
+                network.fabric.links,
+                links["inc_first_frames"].tolist(),
+                links["inc_first_bytes"].tolist(),
+                strict=True,
+            )
+            if hop[0] != ROADMS
+        }
+        self.played.differing += compare_links(self.topology, predicted, counted)
+        self._expected = add(self._expected, predicted)
+        for hop, traffic in counted.items():
+            self._counted[hop] += traffic.bytes
+        self.played.lost += int(links["dark_lost"].sum() + links["queue_drops"].sum() + links["lost"].sum())
+        self.played.misrouted += int(links["misrouted"].sum())
+        self.played.resends += int(links["inc_resend_frames"].sum())
+
+    def _elements(self, plan: Plan) -> int:
+        return next(task.elements for task in self._plan.tasks if task.workers == plan.workers)
+
+    def _by_lightpath(self) -> None:
+        for link in self.circuits:
+            ends = ((link.a, link.port_a), (link.b, link.port_b))
+            self.played.lightpath_bytes.append(sum(self._counted[end] for end in ends))
+            self.played.predicted_bytes.append(sum(self._expected.get(end, Traffic()).bytes for end in ends))
+
+
+def play(
+    plan: GroomingPlan, *, lanes: int = LANES, seed: int = 1, at_once: bool = False, progress: Progress | None = None
+) -> OpticalPlayed:
+    """Play a round of every admitted task of a plan of trees.
+
+    Parameters
+    ----------
+    plan : GroomingPlan
+        Of a policy that forms sums on the way.
+    lanes, seed : int
+        Of the P4 program; of what local models send.
+    at_once : bool
+        Tasks that fit into switches' slots together begin together, each at the pace of its slots; else one after the
+        other.
+    progress : Progress or None
+        Told of tasks.
+
+    Raises
+    ------
+    OpticalError
+        The plan has flows, which switches that forward by destination cannot keep apart.
+    ClusterError
+        A round does not end.
+    """
+    if not plan.trees:
+        raise OpticalError(
+            f"policy: {plan.policy} sends each flow its own way, but switches forward by destination; on packets take "
+            "best, best-opaque, groom-agg, opaque-agg or exact"
+        )
+    return _Player(plan, lanes, seed).run(progress, at_once=at_once)
+
+

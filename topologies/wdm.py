@@ -1,0 +1,161 @@
+"""Wavelength-division multiplexing: cities with a switch, transponders and a ROADM, joined by fibres.
+
+A node is a P4 switch with X transponders and a colourless, directionless ROADM (reconfigurable optical add/drop
+multiplexer). A lightpath joins transponders of two nodes: the same wavelength on every fibre of its path, both ways,
+and to the switches one link. So the network of packets has one cross-connect that stands for all ROADMs, with a port for
+each transponder; which fibres and wavelengths a lightpath takes is the business of its planner.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from p4reduce.topologies.datacenter import PS_PER_KM, Capable, TopologyBuilder, wan
+from p4reduce.topologies.model import Link, Topology, TopologyError
+from p4reduce.topologies.optical import View, view
+from p4switch.base.values import format_delay, parse_rate
+
+ROADMS: Final = "roadms"
+"""the cross-connect that stands for all of them"""
+SURFACING_PS: Final = 2_000_000
+"""of both transponders of a lightpath, 2 us"""
+MOST_WAVELENGTHS: Final = 320
+MOST_TRANSPONDERS: Final = 400
+
+
+@dataclass(frozen=True)
+class Wdm:
+    """A network of fibres, and what each node and fibre has.
+
+    Attributes
+    ----------
+    base : Topology
+        Hosts, switches, and a link for each fibre pair, with its delay.
+    wavelengths : int
+        W, of each fibre pair, both ways.
+    rate_bps : int
+        C, of a lightpath, each way.
+    slots : int
+        T, electrical slots of a lightpath.
+    transponders : int
+        X, of each node; 0: as many as its fibres could use.
+    """
+
+    base: Topology
+    wavelengths: int = 16
+    rate_bps: int = 100_000_000_000
+    slots: int = 10
+    transponders: int = 16
+
+    def __post_init__(self) -> None:
+        if self.base.crossconnects:
+            raise TopologyError(f"graph: {self.base.name} has a cross-connect; give a network of switches")
+        for field, value, least, most in (
+            ("wavelengths", self.wavelengths, 1, MOST_WAVELENGTHS),
+            ("slots", self.slots, 1, 64),
+            ("transponders", self.transponders, 0, MOST_TRANSPONDERS),
+        ):
+            if not least <= value <= most:
+                raise TopologyError(f"{field}: {value} is not within {least}..{most}")
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes."""
+        return tuple(switch.name for switch in self.base.switches)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """The number of each node."""
+        return {name: number for number, name in enumerate(self.nodes)}
+
+    @cached_property
+    def fibres(self) -> tuple[Link, ...]:
+        """The fibre pairs, as links of the base."""
+        hosts = {host.name for host in self.base.hosts}
+        return tuple(link for link in self.base.links if not hosts & {link.a, link.b})
+
+    @cached_property
+    def home(self) -> dict[str, str]:
+        """The node of every host."""
+        return {host.name: self.base.neighbour(host.name, 1) for host in self.base.hosts}
+
+    def km(self, path: Sequence[str]) -> float:
+        """Length of a path of nodes."""
+        return self.delay_ps(path) / PS_PER_KM
+
+    def delay_ps(self, path: Sequence[str]) -> int:
+        """Propagation along a path of nodes, without transponders."""
+        return sum(self.base.link_between(a, b).delay_ps for a, b in zip(path, path[1:], strict=False))
+
+    def at_most(self, node: str) -> int:
+        """Transponders of a node."""
+        degree = sum(node in (fibre.a, fibre.b) for fibre in self.fibres)
+        return self.transponders or min(self.wavelengths * degree, MOST_TRANSPONDERS)
+
+    def physical(self) -> Topology:
+        """Hosts, switches, and the cross-connect that stands for the ROADMs, at a port for each transponder."""
+        builder = TopologyBuilder(self.base.name)
+        builder.crossconnect(ROADMS)
+        for node in self.base.nodes:
+            if node.is_host:
+                builder.host(node.name, server=node.role == "server", position=node.position)
+            else:
+                builder.switch(node.name, capable=node.capable, position=node.position)
+        for link in self.base.links:
+            if link not in self.fibres:
+                builder.link(link.a, link.b, link.rate_bps, format_delay(link.delay_ps))
+        for name in self.nodes:
+            for _ in range(self.at_most(name)):
+                builder.link(name, ROADMS, self.rate_bps, format_delay(SURFACING_PS // 2))
+        return builder.build()
+
+    def circuits(self, physical: Topology, paths: Iterable[Sequence[str]]) -> tuple[Link, ...]:
+        """A link at ports of ``physical`` for each lightpath, with the delay of its path of nodes.
+
+        Raises
+        ------
+        TopologyError
+            A node has too few transponders.
+        """
+        free = {name: [link.port_of(name) for link in physical.links if {name, ROADMS} == {link.a, link.b}][::-1]
+                for name in self.nodes}  # fmt: skip
+        need = Counter[str]()
+        found = []
+        for path in paths:
+            a, b = path[0], path[-1]
+            need.update((a, b))
+            for name in (a, b):
+                if not free[name]:
+                    raise TopologyError(f"{name}: {need[name]} lightpaths, but {self.at_most(name)} transponders")
+            delay_ps = self.delay_ps(path) + SURFACING_PS
+            found.append(Link(a, free[a].pop(), b, free[b].pop(), self.rate_bps, delay_ps))
+        return tuple(found)
+
+    def lit(self, physical: Topology, circuits: Iterable[Link]) -> View:
+        """The network of hosts and switches with some lightpaths, of which no two join the same switches."""
+        return view(physical, circuits)
+
+
+def wdm(
+    graph: str,
+    *,
+    wavelengths: int = 16,
+    rate: int | str = "100G",
+    slots: int = 10,
+    transponders: int = 16,
+    hosts: int = 1,
+    access_rate: int | str = "40G",
+    access_delay: int | str = "1us",
+    servers: int = 0,
+    capable: Capable = True,
+    name: str | None = None,
+) -> Wdm:
+    """Fibres of a wide-area graph; the first parameters are those of :class:`Wdm`, the others those of ``wan``.
+
+    Fibres are as long as the graph says, at 4.9 us a kilometre.
+    """
+    base = wan(graph, hosts=hosts, rate=rate, access_rate=access_rate, access_delay=access_delay, servers=servers,
+               capable=capable, name=name)  # fmt: skip
+    return Wdm(base, wavelengths, parse_rate(rate), slots, transponders)
