@@ -1,0 +1,232 @@
+"""ATP's workers and parameter server (atp.p4)."""
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from p4reduce.control_plane.plans import Plan
+from p4switch import Switch
+from studies.compare.protocol import (
+    DOWN,
+    HERE,
+    SYSTEMS,
+    UP,
+    Endpoint,
+    Frame,
+    Job,
+    System,
+    Tag,
+    add_routes,
+    tree,
+)
+
+LATER = 3
+"""results of later chunks after which one is taken for lost"""
+
+
+@lru_cache(1 << 16)
+def _hashed(job: int, seq: int) -> int:
+    return zlib.crc32(struct.pack("!HI", job, seq))
+
+
+class Worker(Endpoint):
+    """A worker: chunks in order within a window that ECN halves and that grows by one in a round trip."""
+
+    def __init__(self, job: Job, host: str, system: "Atp") -> None:
+        super().__init__(job, host)
+        self.system = system
+        self.exponent = system.exponent(job)
+        self.least, self.most = min(4, job.window), 4 * job.window
+        self.congestion = float(job.window)
+        self.missing = set(range(1, self.chunks.count + 1))
+        self.oldest = self.next = 1
+        self.later: dict[int, int] = {}
+        self.held_until = 0
+        self._fill()
+
+    def _fill(self) -> None:
+        while self.next < self.oldest + int(self.congestion) and self.next <= self.chunks.count:
+            self.offer(self.next)
+            self.next += 1
+
+    def pack(self, key: int, *, again: bool) -> bytes | None:
+        """Chunk ``key - 1``."""
+        if key not in self.missing:
+            return None
+        slot = self.system.slot(self.job, key)
+        tag = Tag(self.job.number, UP, again, slot=slot, seq=key, bitmap=1 << self.rank, exponent=self.exponent)
+        return self.frame(self.job.tree.server or "", tag, self.chunks.lanes(key - 1, self.exponent))
+
+    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+        """A result."""
+        seq = frame.tag.seq
+        if frame.tag.ecn_echo or frame.marked:
+            if now_ps >= self.held_until:
+                self.congestion = max(self.least, self.congestion / 2)
+                self.held_until = now_ps + self.job.tree.rtt_ps
+        else:
+            self.congestion = min(self.most, self.congestion + 1 / self.congestion)
+        if seq in self.missing:
+            self.heard(seq, now_ps)
+            self.chunks.store(seq - 1, frame.lanes, self.exponent)
+            self.missing.remove(seq)
+            while self.oldest < self.next and self.oldest not in self.missing:
+                self.oldest += 1
+            for key in range(self.oldest, seq):
+                if key in self.missing:
+                    self.later[key] = self.later.get(key, 0) + 1
+                    if self.later[key] == LATER and self.on_way(key):
+                        self.lost(key)
+            self.done = not self.missing
+        self._fill()
+
+
+class Server(Endpoint):
+    """The parameter server: adds what comes, by who is in it, and answers when all are."""
+
+    works = False
+
+    def __init__(self, job: Job, system: "Atp") -> None:
+        super().__init__(job, job.tree.server or "")
+        self.system = system
+        count = -(-job.arrays[0].size // job.lanes)
+        self.sums = np.zeros((count + 1, job.lanes), np.int32)
+        self.have = [0] * (count + 1)
+        self.marked = [False] * (count + 1)
+        self.all = (1 << len(job.workers)) - 1
+        self.below = system.below(job)[self.host]
+        self.contributions = self.collided = 0
+
+    def pack(self, key: int, *, again: bool) -> bytes | None:
+        """Answers leave by :meth:`reply` alone."""
+        return None
+
+    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+        """A contribution, of one worker or of several."""
+        tag = frame.tag
+        seq, bitmap = tag.seq, tag.bitmap
+        if self.have[seq] == self.all:
+            if tag.resend:
+                one = bitmap & (bitmap - 1) == 0
+                self._answer(seq, [self.job.workers[bitmap.bit_length() - 1]] if one else self.below, frame)
+            return
+        if self.have[seq] & bitmap:
+            return
+        self.sums[seq] += frame.lanes
+        self.have[seq] |= bitmap
+        self.marked[seq] |= tag.ecn_echo or frame.marked
+        self.contributions += bitmap.bit_count()
+        self.collided += bitmap.bit_count() * tag.collision
+        if self.have[seq] == self.all:
+            self._answer(seq, self.below, frame)
+
+    def _answer(self, seq: int, to: Sequence[str], frame: Frame) -> None:
+        tag = Tag(
+            self.job.number,
+            DOWN,
+            ecn_echo=self.marked[seq],
+            slot=self.system.slot(self.job, seq),
+            seq=seq,
+            exponent=frame.tag.exponent,
+        )
+        lanes = self.sums[seq].astype(">i4")
+        for one in to:
+            self.reply(self.frame(one, tag, lanes))
+
+
+class Atp(System):
+    """All jobs share the aggregators; ``split``: each has a part of its own, for comparison."""
+
+    name = "atp"
+    says = "ATP (NSDI 2021)"
+    source = HERE / "atp.p4"
+    needs_server = True
+
+    def __init__(self, cells: int = 4096, *, split: bool = False) -> None:
+        self.cells, self.split = cells, split
+
+    def slot(self, job: Job, seq: int) -> int:
+        """Of a chunk."""
+        first, count = job.cells(self.cells) if self.split else (0, self.cells)
+        return first + _hashed(job.number, seq) % count
+
+    @staticmethod
+    def exponent(job: Job) -> int:
+        """One for all chunks, which workers are told: that of the largest number of any of them."""
+        largest = max(float(np.abs(array).max()) for array in job.arrays)
+        return math.frexp(largest)[1] + 127 if largest else 0
+
+    @staticmethod
+    def _ways(job: Job) -> Plan:
+        return tree(job.topology, job.number, job.workers, lanes=job.lanes, plan="ps", server=job.tree.server)
+
+    def below(self, job: Job) -> dict[str, list[str]]:
+        """Whom each switch that adds, and the server, sends results to: the racks' switches, and workers.
+
+        The first capable switch on a worker's way adds, and the last one.
+        """
+        found: dict[str, list[str]] = {job.tree.server or "": []}
+        for worker in job.workers:
+            way = self._ways(job).paths[worker, job.tree.server or ""]
+            capable = [name for name in way[1:-1] if job.topology.node(name).capable]
+            chain = [worker, *dict.fromkeys(capable[:1] + capable[-1:]), way[-1]]
+            for low, high in pairwise(chain):
+                if low not in found.setdefault(high, []):
+                    found[high].append(low)
+        return found
+
+    def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
+        """Where workers and switches are gathered, and results spread."""
+        paths = dict(self._ways(job).paths)
+        below = self.below(job)
+        for high, lows in below.items():
+            for low in lows:
+                way = self._way(paths, job, low, high)
+                paths[low, high], paths[high, low] = way, way[::-1]
+        add_routes(switches, job, paths)
+        server = job.tree.server or ""
+        rid = 1 + 64 * (job.number - 1)
+        for high, lows in below.items():
+            if high == server:
+                continue
+            switch, members = switches[high], self._members(below, job, high)
+            replicas = []
+            for low in lows:
+                about = (members, 8 * job.window, job.ip(high))
+                switch.insert("source", [job.ip(low), job.number, UP], "gather", about)
+                switch.insert("replica", rid, "address", (job.ip(low),))
+                replicas.append((job.topology.port(high, paths[high, low][1]), rid))
+                rid += 1
+            switch.multicast(job.number, replicas)
+            switch.insert("source", [job.ip(server), job.number, DOWN], "spread", (job.number,))
+
+    def _members(self, below: Mapping[str, Sequence[str]], job: Job, node: str) -> int:
+        if node in job.workers:
+            return 1 << job.workers.index(node)
+        return sum(self._members(below, job, low) for low in below[node])
+
+    @staticmethod
+    def _way(paths: Mapping[tuple[str, str], Sequence[str]], job: Job, low: str, high: str) -> tuple[str, ...]:
+        for worker in job.workers:
+            way = paths[worker, job.tree.server or ""]
+            if low in way and high in way:
+                return tuple(way[way.index(low) : way.index(high) + 1])
+        raise AssertionError(f"no way from {low} to {high}")
+
+    def endpoints(self, job: Job) -> Iterator[Endpoint]:
+        """Workers, then the server."""
+        for host in job.workers:
+            yield Worker(job, host, self)
+        yield Server(job, self)
+
+    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
+        """Aggregators in use at once, at most."""
+        return max(one.register("used").read(1) for one in switches.values())
+
+
+SYSTEMS.add("atp", Atp)

@@ -1,0 +1,169 @@
+"""SwitchML's workers, and OmniReduce's on the same pool of slots (switchml.p4)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from p4switch import Switch
+from studies.compare.protocol import HERE, SYSTEMS, UP, Endpoint, Frame, Job, System, Tag, add_routes
+
+INFINITY = (1 << 32) - 1
+"""the next block of who has none"""
+
+
+class PoolWorker(Endpoint):
+    """A worker of SwitchML: in slot s chunks s, s + pool, ...; each follows on the result of the one before.
+
+    Seq s + 1 + r * pool is round r of slot s. Round 0 has no lanes; every round tells the exponent of the next one.
+    """
+
+    def __init__(self, job: Job, host: str, pool: int) -> None:
+        super().__init__(job, host, pool)
+        self.parent = job.tree.parents[host]
+        self.pool = min(pool, self.chunks.count)
+        self.waiting = [slot + 1 for slot in range(self.pool)]  # the seq that each slot is at
+        self.agreed = [0] * self.pool
+        self.left = self.pool
+        for seq in self.waiting:
+            self.offer(seq)
+
+    def pack(self, key: int, *, again: bool) -> bytes | None:
+        """Chunk ``key - 1 - pool`` with what the next one's exponent is."""
+        turn, slot = divmod(key - 1, self.pool)
+        if self.waiting[slot] != key:
+            return None
+        exponent = self.chunks.exponents[key - 1] if key <= self.chunks.count else 0
+        tag = Tag(self.job.number, UP, again, version=turn & 1, exponent=exponent, slot=slot, seq=key)
+        lanes = self.chunks.lanes(key - 1 - self.pool, self.agreed[slot]) if turn else None
+        return self.frame(self.parent, tag, lanes)
+
+    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+        """A result: the slot goes on with its next chunk."""
+        seq, slot = frame.tag.seq, frame.tag.slot
+        if slot >= self.pool or self.waiting[slot] != seq:
+            return
+        self.heard(seq, now_ps, counts=frame.lanes.size > 0)
+        if seq > self.pool:
+            self.chunks.store(seq - 1 - self.pool, frame.lanes, self.agreed[slot])
+        self.agreed[slot] = frame.tag.exponent
+        self.go_on(slot, seq + self.pool, more=seq <= self.chunks.count)
+
+    def go_on(self, slot: int, seq: int, *, more: bool) -> None:
+        """The slot's next round, or its end."""
+        self.waiting[slot] = seq
+        if more:
+            self.offer(seq)
+        else:
+            self.left -= 1
+            self.done = self.left == 0
+
+
+class BlockWorker(PoolWorker):
+    """A worker of OmniReduce: a slot is at the nearest block that any worker has; who has nothing in it says so."""
+
+    def __init__(self, job: Job, host: str, pool: int) -> None:
+        super().__init__(job, host, pool)
+        self.block = [INFINITY] * self.pool  # that each slot is at
+        self.following = list(range(self.pool))
+        for slot in range(self.pool):
+            self.following[slot] = self._nearest(slot)
+
+    def _nearest(self, block: int) -> int:
+        """The next block of ours in a slot, from one on."""
+        exponents = self.chunks.exponents
+        return next((one for one in range(block, len(exponents), self.pool) if exponents[one]), INFINITY)
+
+    def pack(self, key: int, *, again: bool) -> bytes | None:
+        """The block that the slot is at, where we have something in it, and which one is our next."""
+        turn, slot = divmod(key - 1, self.pool)
+        if self.waiting[slot] != key:
+            return None
+        following, block = self.following[slot], self.block[slot]
+        exponent = self.chunks.exponents[following] if following != INFINITY else 0
+        tag = Tag(self.job.number, UP, again, version=turn & 1, exponent=exponent, slot=slot, seq=key, next=following)
+        ours = turn and self.chunks.exponents[block]
+        return self.frame(self.parent, tag, self.chunks.lanes(block, self.agreed[slot]) if ours else None)
+
+    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+        """A result: the slot goes on with the nearest block of all."""
+        seq, slot = frame.tag.seq, frame.tag.slot
+        if slot >= self.pool or self.waiting[slot] != seq:
+            return
+        self.heard(seq, now_ps, counts=frame.lanes.size > 0)
+        if seq > self.pool:
+            self.chunks.store(self.block[slot], frame.lanes, self.agreed[slot])
+        self.agreed[slot], self.block[slot] = frame.tag.exponent, frame.tag.next
+        if self.following[slot] == frame.tag.next != INFINITY:
+            self.following[slot] = self._nearest(frame.tag.next + self.pool)
+        self.go_on(slot, seq + self.pool, more=frame.tag.next != INFINITY)
+
+
+class SwitchML(System):
+    """Its pool is twice the window, so that slots that wait for a repair keep none waiting, if its part has so many."""
+
+    name = "switchml"
+    says = "SwitchML (NSDI 2021)"
+    source = HERE / "switchml.p4"
+    worker: type[PoolWorker] = PoolWorker
+
+    def _pool(self, job: Job) -> int:
+        return min(2 * job.window, job.cells(self.cells)[1] // 2)
+
+    def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
+        """Children, parents, groups and ways of the job's tree."""
+        add_routes(switches, job, job.tree.paths)
+        base = job.cells(self.cells)[0]
+        for one in job.tree.aggregators:
+            switch, own = switches[one.name], job.ip(one.name)
+            parent = one.parent.ip if one.parent else 0
+            for child in one.children:
+                shared = (child.mask, one.full, base, parent, own, one.group)
+                switch.insert("neighbour", [own, child.address.ip, job.number], "contribution", shared)
+                switch.insert("replica", child.rid, "address", (child.address.ip,))
+            if parent:
+                switch.insert(
+                    "neighbour", [own, parent, job.number], "result", (one.full, base, parent, own, one.group)
+                )
+            switch.multicast(one.group, [(child.address.port, child.rid) for child in one.children])
+
+    def endpoints(self, job: Job) -> Iterator[Endpoint]:
+        """Workers."""
+        for host in job.workers:
+            yield self.worker(job, host, self._pool(job))
+
+    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
+        """Two for each of a pool, whether they are used or not."""
+        return sum(2 * self._pool(job) for job in jobs)
+
+
+class OmniReduce(SwitchML):
+    """On the same pool."""
+
+    name = "omnireduce"
+    says = "OmniReduce (SIGCOMM 2021), its aggregator in switches"
+    source = HERE / "omnireduce.p4"
+    worker = BlockWorker
+
+
+class HopWorker(PoolWorker):
+    """A worker of a tree whose hops are reliable: nothing leaves twice."""
+
+    def time_out(self, key: int) -> None:
+        """It is on its way."""
+
+
+class Sharp(SwitchML):
+    """The same tree on links that repair what they lose; a slot has one cell."""
+
+    name = "sharp"
+    says = "a tree over reliable hops, as SHARP's (COMHPC 2016)"
+    source = HERE / "sharp.p4"
+    worker = HopWorker
+    repairs_hops = True
+
+    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
+        """One for each of a pool."""
+        return super().slots(switches, jobs) // 2
+
+
+SYSTEMS.add("switchml", SwitchML)
+SYSTEMS.add("omnireduce", OmniReduce)
+SYSTEMS.add("sharp", Sharp)

@@ -1,0 +1,608 @@
+"""One interface for systems that add up in the network: a P4 program, its entries, and the ends at hosts.
+
+A system is a :class:`System`; an end is an :class:`Endpoint`, which packs frames, takes in what is acknowledged, and is
+told of what timed out. Windows, resends and time-outs by measurement are the same for all of them, and so are switches,
+links and virtual time: those of every other run. ``p4reduce.systems`` is the entry point group of further systems.
+"""
+
+import ctypes
+import struct
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from heapq import heappop, heappush
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.base.errors import BadInput
+from p4reduce.base.registry import Registry
+from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
+from p4reduce.control_plane.plans.problem import with_margin
+from p4reduce.control_plane.resources import Resources
+from p4reduce.network.background.source import HEADERS, headers
+from p4reduce.network.jobs.network import NO_FAULTS
+from p4reduce.network.virtual import EndpointCalls, Faults, HostEndpoints, VirtualNetwork
+from p4reduce.network.virtual.records import worker_endpoints
+from p4reduce.topologies import Topology
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, State
+from p4switch import Switch
+from p4switch.p4.compile import compile_file
+from p4switch.program.loader import load_program
+from p4switch.program.program import Program
+
+HERE: Final = Path(__file__).parent
+UDP_PORT: Final = 9500
+UP: Final = 1
+DOWN: Final = 2
+_TAG: Final = struct.Struct("!HBBHHIII")
+HEADER_BYTES: Final = HEADERS + _TAG.size
+_DESTINATION: Final = slice(30, 34)
+_RESULTS: Final = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)
+Floats = NDArray[np.float32]
+Words = NDArray[np.int32]
+
+
+class Tag(NamedTuple):
+    """The header of a system's frames; fields as in common.p4."""
+
+    job: int
+    kind: int = UP
+    resend: bool = False
+    ecn_echo: bool = False
+    collision: bool = False
+    version: int = 0
+    exponent: int = 0
+    slot: int = 0
+    seq: int = 0
+    next: int = 0
+    bitmap: int = 0
+
+    def bytes(self) -> bytes:
+        """As it travels."""
+        flags = self.kind << 4 | self.resend << 3 | self.ecn_echo << 2 | self.collision << 1 | self.version
+        return _TAG.pack(self.job, flags, self.exponent, self.slot, 0, self.seq, self.next, self.bitmap)
+
+
+class Frame(NamedTuple):
+    """One that came in: its tag and lanes (none: an empty array), who sent it, and whether a queue marked it."""
+
+    tag: Tag
+    lanes: Words
+    source: int
+    marked: bool
+
+
+def _read(data: bytes) -> Frame:
+    job, flags, exponent, slot, _, seq, following, bitmap = _TAG.unpack_from(data, HEADERS)
+    tag = Tag(
+        job, flags >> 4, flags & 8 > 0, flags & 4 > 0, flags & 2 > 0, flags & 1, exponent, slot, seq, following, bitmap
+    )
+    lanes = np.frombuffer(data, ">i4", offset=HEADER_BYTES)
+    return Frame(tag, lanes, int.from_bytes(data[26:30], "big"), data[15] & 3 == 3)
+
+
+# Numbers: block floating point with the exponents of chunks, as p4reduce has it (docs/protocol.md).
+
+
+class Chunks:
+    """A worker's array by chunks, and its sum.
+
+    Attributes
+    ----------
+    exponents : list of int
+        Of each chunk, biased by 127; 0: it is zero.
+    """
+
+    def __init__(self, array: Floats, lanes: int, members: int) -> None:
+        self.count = -(-array.size // lanes)
+        self._size = array.size
+        self._values = np.zeros((self.count, lanes), np.float32)
+        self._values.reshape(-1)[: array.size] = array
+        self._sum = np.zeros((self.count, lanes), np.float32)
+        largest = np.abs(self._values).max(axis=1).view(np.int32)
+        self.exponents: list[int] = np.where(largest == 0, 0, (largest >> 23) + 1).tolist()
+        self._bits = 30 - (members - 1).bit_length()
+
+    def lanes(self, chunk: int, exponent: int) -> Words:
+        """Its integers, by the exponent that all workers agreed on; in network order."""
+        scale = 2.0 ** (self._bits - exponent + 127) if exponent else 0.0
+        made: Words = np.rint(self._values[chunk] * scale).astype(">i4")
+        return made
+
+    def store(self, chunk: int, lanes: Words, exponent: int) -> None:
+        """A chunk's sum has come; one without lanes stays zero."""
+        if lanes.size:
+            np.multiply(lanes, 2.0 ** (exponent - 127 - self._bits), out=self._sum[chunk], casting="unsafe")
+
+    @property
+    def sum(self) -> Floats:
+        """As far as it has come."""
+        return self._sum.reshape(-1)[: self._size]
+
+
+# A job: who takes part, and the tree that switches add up in.
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """An all-reduce.
+
+    Attributes
+    ----------
+    tree : Plan
+        Switches that add, and the ways between them: the tree that p4reduce would use, or of plan ``ps`` none.
+    arrays : sequence of float32
+        Of each worker.
+    share : tuple of int
+        (2, 8): the third of eight jobs that have switches to share.
+    """
+
+    number: int
+    tree: Plan
+    arrays: Sequence[Floats]
+    share: tuple[int, int] = (0, 1)
+
+    @property
+    def topology(self) -> Topology:
+        """Where it is."""
+        return self.tree.topology
+
+    @property
+    def lanes(self) -> int:
+        """Of a full frame."""
+        return self.tree.lanes
+
+    @cached_property
+    def window(self) -> int:
+        """Chunks on their way that keep the busiest link busy, and a margin for those that wait behind others."""
+        return with_margin(self.tree.window_needed)
+
+    def patience_ps(self, window: float) -> int:
+        """The least time-out: twice a round trip behind the windows of all jobs, as p4reduce's covers them."""
+        return 2 * (self.tree.rtt_ps + int(self.share[1] * window * self.tree.chunk_ps))
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Hosts in rank order."""
+        return self.tree.workers
+
+    def cells(self, all_cells: int) -> tuple[int, int]:
+        """First of its cells in each switch, and how many: all jobs have equal parts."""
+        part = all_cells // self.share[1]
+        return part * self.share[0], part
+
+    def ip(self, node: str) -> int:
+        """Address of a node."""
+        return self.topology.node(node).ip
+
+
+def tree(
+    topology: Topology,
+    number: int,
+    workers: Sequence[str],
+    *,
+    lanes: int,
+    plan: str = "steiner",
+    server: str | None = None,
+    resources: Resources | None = None,
+) -> Plan:
+    """The tree of p4reduce's own plan, perhaps with a server above it. `PlanError`: no switch can add.
+
+    resources: of the switches, the same for all jobs of a network; None: there is one job.
+    """
+    request = PlanRequest(plan, job=number, workers=tuple(workers), lanes=lanes, server=server)
+    return make_plan(topology, request, resources or Resources())
+
+
+def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floats]], lanes: int) -> list[Job]:
+    """Jobs of a system whose workers take turns on the topology's hosts: arrays of each job, by rank.
+
+    Servers are given out in turn; where no switch can add, a system that has them makes do with these alone.
+
+    Raises
+    ------
+    PlanError
+        No switch can add, or there are no servers.
+    """
+    resources, found = Resources(), []
+    hosts = [host.name for host in topology.workers]
+    for place, own in enumerate(arrays):
+        workers = hosts[place :: len(arrays)][: len(own)]
+        servers = topology.servers
+        server = servers[place % len(servers)].name if system.needs_server and servers else None
+        plan = "steiner" if any(one.capable for one in topology.switches) or server is None else "ps"
+        made = tree(topology, place + 1, workers, lanes=lanes, plan=plan, server=server, resources=resources)
+        found.append(Job(place + 1, made, own, (place, len(arrays))))
+    return found
+
+
+def add_routes(switches: Mapping[str, Switch], job: Job, paths: Mapping[tuple[str, str], Sequence[str]]) -> None:
+    """Entries along paths, the first way to a destination."""
+    known: set[tuple[str, int]] = set()
+    for path in paths.values():
+        target = job.ip(path[-1])
+        for node, following in pairwise(path):
+            if node in switches and (node, target) not in known:
+                known.add((node, target))
+                switches[node].insert("route", [target, job.number], "leave", (job.topology.port(node, following),))
+
+
+# Ends at hosts.
+
+
+class RoundTrips:
+    """A time-out by measurement: smoothed round trip and four deviations (RFC 6298).
+
+    A round trip is the shortest of those in a round: others are longer because their chunk waited for what another
+    worker lost. So p4reduce measures, too.
+    """
+
+    def __init__(self, least_ps: int) -> None:
+        self._least, self._mean, self._deviation = least_ps, 0.0, 0.0
+        self._shortest, self._count, self._unclear = NEVER, 0, 0
+        self._doubled = 0
+
+    def took(self, ps: int, on_way: int) -> None:
+        """A frame that was sent once was answered after so long; ``on_way``: so many others wait."""
+        self._doubled = self._unclear = 0
+        self._shortest = min(self._shortest, ps)
+        self._count += 1
+        if self._count < on_way:
+            return
+        if not self._mean:
+            self._mean, self._deviation = float(self._shortest), self._shortest / 4
+        self._deviation += (abs(self._shortest - self._mean) - self._deviation) / 4
+        self._mean += (self._shortest - self._mean) / 8
+        self._shortest, self._count = NEVER, 0
+
+    def unclear(self, on_way: int) -> None:
+        """One that was sent twice was answered: after two rounds of these alone the time-out is too short."""
+        self._unclear += 1
+        if self._unclear > 2 * on_way + 8:
+            self._doubled, self._unclear = min(self._doubled + 1, 10), 0
+
+    @property
+    def timeout_ps(self) -> int:
+        """From sending to sending again."""
+        measured = self._mean + 4 * self._deviation if self._mean else self._least
+        return int(max(measured, self._least)) << self._doubled
+
+
+class Endpoint(ABC):
+    """One end of one job. Write :meth:`pack` and :meth:`acknowledge`; begin with :meth:`offer` in ``__init__``.
+
+    A *key* is what an end calls one of its frames, a chunk's number for example.
+
+    Attributes
+    ----------
+    done : bool
+        Whether it has its sum; set it. A server never is.
+    resends : int
+        Frames that left again.
+    window : float
+        Frames that may be on their way.
+    rank, chunks : int and Chunks
+        Of a worker: its place, its array and its sum.
+    """
+
+    works: ClassVar[bool] = True
+    """False: of a server, for which nobody waits"""
+
+    def __init__(self, job: Job, host: str, window: int | None = None) -> None:
+        self.job, self.host = job, host
+        self.done = False
+        self.resends = 0
+        if self.works:
+            self.rank = job.workers.index(host)
+            self.chunks = Chunks(job.arrays[self.rank], job.lanes, len(job.workers))
+        self.window = float("inf")
+        self.ip = job.ip(host)
+        self.clock = RoundTrips(job.patience_ps(window or job.window))
+        self._ready: deque[int] = deque()
+        self._sent: dict[int, tuple[int, int, bool]] = {}  # when it left and times out, and whether it left again
+        self._due: list[tuple[int, int]] = []  # a heap of times and keys, old ones among them
+        self._tries: dict[int, int] = {}  # of keys that left again
+        self._replies: deque[bytes] = deque()
+        self._headers: dict[tuple[str, int], bytes] = {}
+        link = job.topology.link_at(host, 1)
+        own_ps = 8 * (HEADER_BYTES + 4 * job.lanes + 24) * 10**12 // link.rate_bps
+        self._pace_ps = job.tree.chunk_ps if job.tree.chunk_ps > own_ps else 0
+        self._next_ps = 0
+
+    @abstractmethod
+    def pack(self, key: int, *, again: bool) -> bytes | None:
+        """The frame of a key, as :meth:`frame` makes it; None: it is no longer wanted."""
+
+    @abstractmethod
+    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+        """A frame of this job came: say what was :meth:`heard`, keep what it brings, :meth:`offer` what may follow."""
+
+    def time_out(self, key: int) -> None:
+        """Nothing was heard of a key in time: it leaves again, before all others."""
+        self.offer(key, again=True)
+
+    def lost(self, key: int) -> None:
+        """A key is known to be lost before its time is over: it leaves again."""
+        self._sent.pop(key, None)
+        self.offer(key, again=True)
+
+    def reply(self, frame: bytes) -> None:
+        """A frame leaves before all others, and nobody waits for an answer."""
+        self._replies.append(frame)
+
+    def offer(self, key: int, *, again: bool = False) -> None:
+        """A key may leave when there is room."""
+        if again:
+            self._tries[key] = self._tries.get(key, 0) + 1
+            self._ready.appendleft(key)
+        else:
+            self._ready.append(key)
+
+    def heard(self, key: int, now_ps: int, *, counts: bool = True) -> None:
+        """A key was answered; of one that was sent once, its round trip counts, unless its frame was a short one."""
+        at, _, again = self._sent.pop(key, (0, 0, True))
+        self._tries.pop(key, None)
+        if not counts:
+            return
+        if again:
+            self.clock.unclear(len(self._sent))
+        else:
+            self.clock.took(now_ps - at, len(self._sent))
+
+    def on_way(self, key: int) -> bool:
+        """Whether it has left and nothing has been heard of it."""
+        return key in self._sent
+
+    def frame(self, to: str, tag: Tag, lanes: Words | None = None) -> bytes:
+        """A frame to a node."""
+        length = HEADER_BYTES if lanes is None else HEADER_BYTES + 4 * self.job.lanes
+        key = to, length
+        if key not in self._headers:
+            made = headers(self.job.topology, self.host, to, length, port=UDP_PORT, dscp=0)
+            self._headers[key] = made[:HEADERS]
+        return self._headers[key] + tag.bytes() + (b"" if lanes is None else lanes.tobytes())
+
+    # What the network drives it by.
+
+    def transmit(self, now_ps: int) -> bytes | None:
+        """The next frame, if one may leave."""
+        if self._replies:
+            return self._replies.popleft()
+        while self._ready and len(self._sent) < self.window and now_ps >= self._next_ps:
+            key = self._ready.popleft()
+            tries = self._tries.get(key, 0)
+            made = self.pack(key, again=tries > 0)
+            if made is None:
+                self._tries.pop(key, None)
+                continue
+            due = now_ps + (self.clock.timeout_ps << min(max(tries - 1, 0), 2))
+            self._sent[key] = now_ps, due, tries > 0
+            heappush(self._due, (due, key))
+            self.resends += tries > 0
+            if self._pace_ps and not tries and len(made) > HEADER_BYTES:
+                late = now_ps - self._next_ps
+                self._next_ps = (self._next_ps if late < self._pace_ps else now_ps) + self._pace_ps
+            return made
+        return None
+
+    def _first_due(self) -> int:
+        while self._due:
+            due, key = self._due[0]
+            if self._sent.get(key, (0, 0, False))[1] == due:
+                return due
+            heappop(self._due)
+        return NEVER
+
+    def expire(self, now_ps: int) -> None:
+        """Look for what timed out."""
+        late = []
+        while self._first_due() <= now_ps:
+            late.append(heappop(self._due)[1])
+        for key in reversed(late):
+            if self._sent.pop(key, None) is not None:
+                self.time_out(key)
+
+    def due_ps(self, now_ps: int) -> int:
+        """When :meth:`expire` or :meth:`transmit` is next wanted."""
+        due = self._first_due()
+        if self._ready and self._next_ps > now_ps and len(self._sent) < self.window:
+            due = min(due, self._next_ps)
+        return due
+
+
+class System(ABC):
+    """A system of the field.
+
+    Attributes
+    ----------
+    name, says : str
+        As tables have it; where it is from.
+    source : Path
+        P4 program for v1model; it finds common.p4.
+    cells : int
+        Of each register (-DCELLS).
+    needs_server : bool
+        Its jobs have a parameter server.
+    repairs_hops : bool
+        Its links lose nothing: what other systems' links lose arrives there late (:func:`run`).
+    """
+
+    name: ClassVar[str]
+    says: ClassVar[str]
+    source: Path
+    cells: int = 8192
+    needs_server: ClassVar[bool] = False
+    repairs_hops: ClassVar[bool] = False
+
+    @abstractmethod
+    def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
+        """Install a job in the switches, by name."""
+
+    @abstractmethod
+    def endpoints(self, job: Job) -> Iterator[Endpoint]:
+        """The ends of a job, workers first, in rank order."""
+
+    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
+        """Chunks that the busiest switch had, or kept, memory for."""
+        raise NotImplementedError
+
+
+SYSTEMS: Registry[Callable[[], System]] = Registry("system", BadInput)
+"""Systems by name; those of other distributions come from entry points of ``p4reduce.systems``."""
+
+
+@cache
+def compiled(source: Path, lanes: int, cells: int) -> Program:
+    """A system's program, compiled once. Raises ``P4Error``."""
+    found = compile_file(source, {"LANES": str(lanes), "CELLS": str(cells)}, [HERE]).require()
+    return load_program(found.json or {})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes
+    ----------
+    done_ps : list of int
+        When the last worker of each job had its sum.
+    busiest_bytes : int
+        On the link that carried most, without FCS.
+    resends : int
+        Frames that ends sent again.
+    slots : int
+        Chunks for which the busiest switch had memory.
+    ends : list
+        The ends, for what else they know.
+    """
+
+    done_ps: list[int]
+    busiest_bytes: int
+    resends: int
+    slots: int
+    ends: list[Endpoint] = field(default_factory=list, repr=False)
+
+
+class WrongSum(AssertionError):
+    """A system gave a sum that is not exact, or none at all."""
+
+
+class _Driver:
+    """Ends in Python, called by the compiled loop; deadlines and states are read from records by compiled code."""
+
+    def __init__(self, ends: Sequence[Endpoint]) -> None:
+        self.ends = ends
+        self.error: BaseException | None = None
+        self.done_ps = [0] * len(ends)
+        self.records = np.zeros(len(ends), ENDPOINT_DTYPE)
+        self.records["kind"], self.records["status"] = Kind.WORKER, State.ACTIVE
+        self.records["timer"] = self.records["wake"] = NEVER
+        self._timers, self._states = self.records["timer"], self.records["status"]
+        self._who = [(one.ip.to_bytes(4, "big"), one.job.number.to_bytes(2, "big")) for one in ends]
+        self._kept = [_RESULTS(self._guarded(one)) for one in (self._receive, self._transmit, self._expire)]
+        receive, transmit, expire = (int(ctypes.cast(one, ctypes.c_void_p).value or 0) for one in self._kept)
+        calls = worker_endpoints()
+        self.calls = EndpointCalls(receive, transmit, calls.deadline, expire, calls.status)
+
+    def _guarded(self, function: Callable[..., int]) -> Callable[..., int]:
+        def call(_records: int, *arguments: int) -> int:
+            if self.error is not None:
+                return 0
+            try:
+                return function(*arguments)
+            except BaseException as error:  # above is compiled code: run() raises it
+                self.error = error
+                self._states[:] = State.FAILED
+                return 0
+
+        return call
+
+    def _settle(self, index: int, now_ps: int) -> None:
+        end = self.ends[index]
+        self._timers[index] = end.due_ps(now_ps)
+        if end.done and self._states[index] == State.ACTIVE:
+            self._states[index], self.done_ps[index] = State.DONE, now_ps
+
+    def _receive(self, index: int, address: int, length: int, now_ps: int) -> int:
+        data = ctypes.string_at(address, length)
+        ip, job = self._who[index]
+        if length < HEADER_BYTES or data[_DESTINATION] != ip or data[HEADERS : HEADERS + 2] != job:
+            return 0
+        self.ends[index].acknowledge(_read(data), now_ps)
+        self._settle(index, now_ps)
+        return 1
+
+    def _transmit(self, index: int, now_ps: int, out: int, _capacity: int) -> int:
+        made = self.ends[index].transmit(now_ps)
+        self._settle(index, now_ps)
+        if made is None:
+            return 0
+        ctypes.memmove(out, made, len(made))
+        return len(made)
+
+    def _expire(self, index: int, now_ps: int, _a: int, _b: int) -> int:
+        self.ends[index].expire(now_ps)
+        self._settle(index, now_ps)
+        return 0
+
+
+def run(
+    system: System,
+    topology: Topology,
+    jobs: Sequence[Job],
+    *,
+    faults: Faults = NO_FAULTS,
+    seed: int = 0,
+) -> Outcome:
+    """Carry jobs out that begin together, in virtual time, and check every sum.
+
+    Raises
+    ------
+    WrongSum
+        A worker has another sum than the exact one, or after ten minutes of virtual time none.
+    """
+    lanes = jobs[0].lanes
+    switches = {one.name: Switch(compiled(system.source, lanes, system.cells)) for one in topology.switches}
+    ends: list[Endpoint] = []
+    for job in jobs:
+        system.entries(switches, job)
+        ends += system.endpoints(job)
+    driver = _Driver(ends)
+    if system.repairs_hops and faults.any:
+        # A hop that repairs its losses delivers late, after a round trip of its link and the frame once more.
+        late = max(2 * link.delay_ps + 16 * 1600 * 10**12 // link.rate_bps for link in topology.links)
+        faults = Faults(reorder=min(1.0, faults.loss + faults.corrupt + faults.reorder), reorder_delay_ps=late)
+    devices = {name: switch.device for name, switch in switches.items()}
+    endpoints = HostEndpoints(driver.records, [one.host for one in ends], driver.calls)
+    with VirtualNetwork(topology, devices, endpoints=endpoints, faults=faults, seed=seed) as network:
+        network.start_all(range(len(ends)))
+        watched = [index for index, one in enumerate(ends) if one.works]
+        network.run(600 * 10**12, watch=watched)
+        if driver.error is not None:
+            raise driver.error
+        busiest = max(one.bytes for one in network.links.values())
+    done = [max(driver.done_ps[i] for i in watched if ends[i].job is job) for job in jobs]
+    for index in watched:
+        end = ends[index]
+        exact = np.sum(end.job.arrays, axis=0, dtype=np.float64)
+        if not end.done or not np.array_equal(end.chunks.sum, exact):
+            what = "a wrong sum" if end.done else "no sum"
+            raise WrongSum(f"{system.name}, seed {seed}: {end.host} of job {end.job.number} has {what}")
+    resends = sum(one.resends for one in ends)
+    return Outcome(done, busiest, resends, system.slots(switches, jobs), ends)
+
+
+def integers(seed: int, rank: int, elements: int, density: float = 1.0, block: int = 256) -> Floats:
+    """float32 (elements,): small integers, whose sums are exact, in a share of blocks that is drawn for each rank."""
+    random = np.random.default_rng([seed, rank])
+    values = random.integers(-8, 9, elements).astype(np.float32)
+    if density < 1:
+        dense = random.random(-(-elements // block)) < density
+        values *= np.repeat(dense, block)[:elements]
+    return values

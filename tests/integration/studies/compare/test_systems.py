@@ -1,0 +1,108 @@
+"""The compared systems: exact sums whatever links do, and each protocol's own mechanism at work."""
+
+from dataclasses import replace
+
+import pytest
+
+from p4reduce.base.errors import PlanError
+from p4reduce.network.virtual import Faults
+from p4reduce.topologies import load
+from studies.compare.atp import Atp, Server
+from studies.compare.pool import OmniReduce, PoolWorker, Sharp, SwitchML
+from studies.compare.protocol import SYSTEMS, WrongSum, integers, jobs_of, run
+
+STAR = "star:hosts=4,servers=1"
+RACKS = "leaf-spine:leaves=3,spines=2,hosts=2,servers=1"
+LANES = 64
+ROUGH = Faults(loss=0.03, duplicate=0.05, reorder=0.2)
+
+
+def carry(system, topology=STAR, elements=64 * 50, *, jobs=1, density=1.0, faults=None, seed=1):
+    network = load(topology)
+    ranks = len(network.workers) // jobs
+    arrays = [
+        [integers(seed + 100 * job, rank, elements, density, LANES) for rank in range(ranks)] for job in range(jobs)
+    ]
+    return run(system, network, jobs_of(system, network, arrays, LANES), faults=faults or Faults(), seed=seed)
+
+
+@pytest.mark.parametrize("topology", [STAR, RACKS])
+@pytest.mark.parametrize("name", ["switchml", "omnireduce", "atp", "sharp"])
+def test_sums_are_exact_under_loss_duplication_and_reordering(name, topology):
+    """``run`` raises where one is not."""
+    for seed in (101, 102):
+        outcome = carry(SYSTEMS[name](), topology, faults=ROUGH, density=0.3, seed=seed)
+        assert (outcome.resends > 0) == (name != "sharp")
+        assert outcome.done_ps[0] > carry(SYSTEMS[name](), topology, density=0.3, seed=seed).done_ps[0]
+
+
+@pytest.mark.parametrize("name", ["switchml", "omnireduce", "atp", "sharp"])
+@pytest.mark.parametrize("elements", [1, 64, 65])
+def test_small_arrays_and_several_jobs(name, elements):
+    assert len(carry(SYSTEMS[name](), RACKS, elements, jobs=3, faults=ROUGH).done_ps) == 3
+
+
+def test_runs_repeat():
+    one, other = (carry(SwitchML(), RACKS, faults=ROUGH, seed=7) for _ in range(2))
+    assert (one.done_ps, one.resends, one.busiest_bytes) == (other.done_ps, other.resends, other.busiest_bytes)
+
+
+def test_a_sum_that_is_wrong_is_seen():
+    class Careless(PoolWorker):
+        def acknowledge(self, frame, now_ps):
+            super().acknowledge(frame._replace(lanes=frame.lanes + (frame.tag.seq == 60) * (1 << 24)), now_ps)
+
+    class Wrong(SwitchML):
+        worker = Careless
+
+    with pytest.raises(WrongSum, match="switchml, seed 1: h1 of job 1 has a wrong sum"):
+        carry(Wrong())
+
+
+def test_an_error_in_an_end_ends_the_run():
+    class Broken(PoolWorker):
+        def acknowledge(self, frame, now_ps):
+            raise ZeroDivisionError
+
+    class Failing(SwitchML):
+        worker = Broken
+
+    with pytest.raises(ZeroDivisionError):
+        carry(Failing())
+
+
+def test_switchml_needs_a_switch_that_adds_and_atp_does_not():
+    with pytest.raises(PlanError):
+        carry(SwitchML(), f"{STAR},capable=none")
+    server = next(one for one in carry(Atp(), f"{STAR},capable=none").ends if isinstance(one, Server))
+    assert server.contributions == 4 * 50
+
+
+def test_omnireduce_sends_no_blocks_that_are_zero():
+    dense, sparse, empty = (carry(OmniReduce(), density=density).busiest_bytes for density in (1.0, 0.1, 0.0))
+    assert empty < 62 * 100 < sparse < dense / 2  # with frames of 62 bytes, but no lanes
+    assert carry(SwitchML(), density=0.1).busiest_bytes == carry(SwitchML()).busiest_bytes
+
+
+def test_atp_falls_back_to_the_server_where_aggregators_are_few():
+    shares = []
+    for cells in (4096, 4):
+        outcome = carry(Atp(cells), jobs=2)
+        servers = [one for one in outcome.ends if isinstance(one, Server)]
+        shares.append(sum(one.collided for one in servers) / sum(one.contributions for one in servers))
+        assert outcome.slots <= cells
+    assert shares[0] < 0.02 < shares[1]
+
+
+def test_a_split_of_atps_aggregators_keeps_jobs_apart():
+    system = Atp(64, split=True)
+    arrays = [[integers(job, rank, 64) for rank in range(2)] for job in range(2)]
+    first, second = jobs_of(system, load(STAR), arrays, LANES)
+    assert not {system.slot(first, seq) for seq in range(1000)} & {system.slot(second, seq) for seq in range(1000)}
+    assert {system.slot(replace(first, share=(0, 1)), seq) for seq in range(1000)} == set(range(64))
+
+
+def test_reliable_hops_lose_nothing_and_are_late():
+    outcome = carry(Sharp(), RACKS, faults=Faults(loss=0.05))
+    assert outcome.resends == 0
+    assert outcome.slots == carry(SwitchML(), RACKS).slots // 2
