@@ -152,12 +152,15 @@ def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
 
     Where a switch has all contributions and no result, its first child is named too: it alone asks on for the others
     (p4src/slot.p4), and if it has died, a result that was lost on the way down never comes.
+
+    Slots of workers that add up cannot be read, so they and the workers below them are always named, as in a ring.
     """
+    hosts = {name for relay in plan.relays for name in (relay.name, *(child.name for child in relay.children))}
     silent = {_asks_for_all(plan, aggregator, seq, read) for aggregator in plan.aggregators}
     missing: set[str] = set()
     for top in _tops(plan):
         missing |= _missing_names(plan, top, seq, read)
-    return frozenset(missing | (silent - {""}))
+    return frozenset(missing | (silent - {""}) | hosts)
 
 
 def _asks_for_all(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> str:

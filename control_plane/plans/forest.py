@@ -227,8 +227,8 @@ def slots_of_each(trees: int, slots: int = SLOTS) -> int:
 def refuse_one_tree(name: str) -> PlanError:
     """The error where a job is one tree: the network would carry something else than was asked for."""
     return PlanError(
-        f"plan {name} is several trees, which all-reduces of a whole group have ('run', 'compare', 'sweep', and "
-        "'launch' in virtual time with --on-failure abort; without a deadline); choose steiner here"
+        f"plan {name} is several trees, which all-reduces of a whole group have ('run', 'compare', 'sweep', "
+        "'launch'; without a deadline); choose steiner here"
     )
 
 

@@ -178,10 +178,15 @@ class RunJobs(ABC):
         number = self._group_job((source, target), MESSAGES)
         return [(self._job(number, "ps", (target,), source), slice(0, elements))]
 
+    @property
+    def plan_of_one(self) -> str:
+        """The plan of jobs that have one tree: only sums of the whole group have several."""
+        if self.experiment.plan in FORESTS or len(self._trees) > 1:
+            return "steiner" if any(switch.capable for switch in self.topology.switches) else "ring"
+        return self.experiment.plan
+
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
-        plan = self.experiment.plan
-        if plan in FORESTS or len(self._trees) > 1:  # only sums of the whole group have several trees
-            plan = "steiner" if any(switch.capable for switch in self.topology.switches) else "ring"
+        plan = self.plan_of_one
         star = plan == "ring"  # a ring only reduces: everything else goes host to host
         if operation == "broadcast":
             source = workers[root]
@@ -256,10 +261,14 @@ class RunJobs(ABC):
 
     def _start_trees(self) -> list[Job]:
         """The jobs of the whole group's sums: one, but where the plan has several trees."""
-        name, parts = trees_of(self.experiment, self.topology, self.workers, several=self.may_stripe)
-        self._weights = [part.weight for part in parts]
-        requests = tree_requests(self._request(MAIN_JOB, name, self.workers, None), parts, self.slots)
+        self._weights, requests = self._tree_requests(self.topology, self.workers)
         return [self._start_job(request) for request in requests]
+
+    def _tree_requests(self, topology: Topology, workers: tuple[str, ...]) -> tuple[list[int], list[PlanRequest]]:
+        """The trees of these workers' sums, and the weight of each. `PlanError` where there are none."""
+        name, parts = trees_of(self.experiment, topology, workers, several=self.may_stripe)
+        requests = tree_requests(self._request(MAIN_JOB, name, workers, None), parts, self.slots)
+        return [part.weight for part in parts], requests
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
         """What a job of this run asks for."""
@@ -317,14 +326,12 @@ def trees_of(
 
     several: whether the run can have several trees at once. Raises `PlanError` where it cannot and the plan has.
     """
-    several = several and given.deadline_ps is None and given.on_failure == "abort"
+    several = several and given.deadline_ps is None
     best = given.plan == BEST and several and given.time != "real"  # the prediction knows no processors
     if given.plan not in FORESTS and not best:
         return given.plan, [TreePart(None)]
     if not several:
-        raise PlanError(
-            f"plan {given.plan} has no deadline, and its group loses and gains no members; choose steiner for those"
-        )
+        raise PlanError(f"plan {given.plan}: several trees have no deadline; choose steiner")
     narrow = given.lane_bits != WORD_BITS  # hosts add float32, and relays int32
     problem = Problem(topology, workers, lanes=given.lanes, elements=given.typical_elements, in_network=narrow)
     if given.plan in FORESTS:

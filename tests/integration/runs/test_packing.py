@@ -1,15 +1,18 @@
 """Plans with relays on packets: the bytes of one tree, every link as predicted; ``packing`` is near the bound."""
 
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.group.errors import SaturatedError
+from p4reduce.group.errors import GroupChanged, SaturatedError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.runs.virtual.incidents import Incident, Kind
+from tests.support.effort import examples
 
 RACKS = "leaf-spine:leaves=4,spines=2,hosts=4,servers=0,rate=10G,capable="
 SMALL = "leaf-spine:leaves=3,spines=2,hosts=2,servers=1,rate=10G,capable=leaf1"
@@ -117,7 +120,55 @@ def test_every_collective(several: str, capable: str) -> None:
     assert found[several][0][-1] is True
 
 
-@pytest.mark.parametrize("more", [{"deadline": "500us"}, {"on_failure": "shrink"}])
-def test_deadlines_and_groups_that_shrink_are_refused(more: dict[str, str]) -> None:
-    with pytest.raises(PlanError, match="plan packing has no deadline, and its group loses and gains no members"):
-        run("packing", **more)
+def test_a_deadline_is_refused() -> None:
+    with pytest.raises(PlanError, match="plan packing: several trees have no deadline; choose steiner"):
+        run("packing", deadline="500us")
+
+
+def numbers(rank: int, turn: int, elements: int = 9000):
+    return np.random.default_rng((rank, turn)).standard_normal(elements).astype(np.float32)
+
+
+def sums(comm):
+    """Three sums of random numbers: by turn whose they are, and their bytes."""
+    found, me = [], comm.members[comm.rank]
+    while len(found) < 3:
+        array = numbers(me, len(found))
+        with suppress(GroupChanged):
+            comm.all_reduce(array)
+            found.append((comm.contributors, array.tobytes()))
+    return found
+
+
+def undisturbed(turn: int, ranks: tuple[int, ...]) -> bytes:
+    """What one tree gives these ranks that nothing happens to."""
+    topology = f"star:hosts={len(ranks)},servers=0,rate=10G"
+    with Cluster(Experiment(topology=topology, plan="steiner", elements=9000)) as cluster:
+        (first, *_) = cluster.run_threads(lambda comm: comm.all_reduce(numbers(ranks[comm.rank], turn)).tobytes())
+    return first
+
+
+@pytest.mark.parametrize("plan", ["packing", "halving-doubling", "striped"])
+def test_a_relay_that_is_killed_at_any_moment_leaves_the_others_with_the_bytes_of_one_tree(plan: str) -> None:
+    given = {"topology": SMALL, "plan": plan, "elements": 9000, "on_failure": "shrink", "faults": {"loss": 0.01}}
+    with Cluster(Experiment(**given)) as cluster:
+        cluster.run_surviving(sums)
+        trees = [tree.plan for tree in cluster.carrier._trees]
+        hosts = sorted({relay.name for tree in trees for relay in tree.relays}) or list(trees[0].workers)
+        second = cluster.carrier.records[1]
+    known: dict[object, bytes] = {}
+    for moment in range(phases := examples(2, 40)):
+        rng = random.Random(f"{plan} {moment}")
+        kind: Kind = "process" if moment % 2 else "host"
+        killed = rng.choice(hosts)
+        at_ps = second.start_ps + int((moment + rng.random()) * second.communication_ps / phases)
+        with Cluster(Experiment(**given, seed=moment), incidents=[Incident(at_ps, kind, killed)]) as cluster:
+            found = cluster.run_surviving(sums)
+            (decision,) = cluster.decisions
+            assert set(found) == set(range(6)) - {int(killed[1:]) - 1} == set(decision.after)
+        every = {rank: tuple(one) for rank, one in found.items()}
+        assert len(set(every.values())) == 1
+        for turn, (ranks, octets) in enumerate(next(iter(every.values()))):
+            if (turn, ranks) not in known:
+                known[turn, ranks] = undisturbed(turn, ranks)
+            assert octets == known[turn, ranks]

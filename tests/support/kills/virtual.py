@@ -19,6 +19,8 @@ RESUMED_MS = 20
 LINK_MS = 5
 NETWORKS = ("star:hosts=4", "leaf-spine:leaves=2,spines=2,hosts=2", "leaf-spine:leaves=2,spines=2,hosts=3,servers=1")
 PLANS = ("steiner", "steiner", "mst", "spt", "ring", "ps")
+SEVERAL = ("packing", "packing", "striped", "rina", "halving-doubling", "double-binary-tree", "hierarchical", "best")
+"""plans of several trees, in most of which workers add up for others; of every fourth group"""
 OPERATIONS, ELEMENTS = 8, 700
 
 
@@ -41,6 +43,8 @@ def draw(seed: int) -> tuple[Experiment, list[Incident]]:
     """A network, a plan, faults, and 1 to 3 deaths: some while the group is still dealing with another one."""
     rng = random.Random(seed)
     network, plan = rng.choice(NETWORKS), rng.choice(PLANS)
+    if seed % 4 == 3:
+        plan = random.Random(f"trees of {seed}").choice(SEVERAL)
     if plan == "ps":
         network = NETWORKS[2]
     experiment = Experiment(

@@ -357,7 +357,7 @@ class Carrier(RunJobs):
         closing = self.closings.begin(job, calls, bits)
         expected: ExpectedSum | ExpectedWords | ExpectedParts | None = None
         if closing is None:
-            expected = self._expect(parts, calls, workers)
+            expected = self._expect(parts, first, [call.array for call in calls if call.rank < len(workers)])
         blocks = exchanged([call.array for call in calls]) if operation == "all_to_all" else []
         self._host_of = (*workers, *([] if self.server is None else [self.server]))
         for call in calls:
@@ -482,7 +482,7 @@ class Carrier(RunJobs):
         first = calls[0]
         pushes = first.options.blocks == "own"
         operation = Operation.PUSH if pushes else Operation.PULL
-        expected = self._expect(parts, calls, workers) if pushes else None
+        expected = self._expect(parts, first, [call.array for call in calls]) if pushes else None
         self._host_of = workers
         for call in calls:
             call.start_ps = max(call.start_ps, self.network.now)
@@ -600,13 +600,13 @@ class Carrier(RunJobs):
 
     # --- what came of it
 
-    def _expect(self, parts: list[Part], calls: list[Call], workers: tuple[str, ...]) -> ExpectedParts | None:
-        first = calls[0]
+    def _expect(self, parts: Sequence[Part], first: Call, given: Sequence[FloatArray]) -> ExpectedParts | None:
+        """The sum of what workers have ``given``; None where that is no sum."""
         if first.operation not in {"all_reduce", "push"}:
             return None
         expected: list[tuple[slice, ExpectedSum | ExpectedWords]] = []
         for job, where in parts:
-            inputs = [call.array[where] for call in calls if call.rank < len(workers)]
+            inputs = [array[where] for array in given]
             guessed = job.guessed if first.operation == "all_reduce" else 0
             words, bits = first.options.words, first.options.lane_bits or WORD_BITS
             lanes, numbers = self.experiment.lanes * (WORD_BITS // bits), with_bits(job.numbers, bits)

@@ -17,7 +17,7 @@ Who joins waits for the moment between two collectives. Members hear of it 2 ms 
 begun the next collective by then begin it in the new group. The coordinator decides as above; they call once more.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -30,9 +30,9 @@ from p4reduce.group.backend import COLLECTIVES, SERVED, Call, FloatArray, Option
 from p4reduce.group.errors import ClusterError, CollectiveError, ExcludedError, RefusedError
 from p4reduce.group.membership import Answer, Decision
 from p4reduce.network.jobs.network import Job
-from p4reduce.network.jobs.specs import PATIENCE_PS, ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
+from p4reduce.network.jobs.specs import PATIENCE_PS, exchanged
 from p4reduce.network.virtual import Stop
-from p4reduce.runs.jobs import CONTROL_LATENCY_PS, beyond_int32
+from p4reduce.runs.jobs import CONTROL_LATENCY_PS, Part, beyond_int32
 from p4reduce.workers.records import Collective, State
 from p4switch.base.values import PS_PER_MS
 
@@ -73,14 +73,14 @@ class Attempts:
         """Who has the result, and whose contributions are in it."""
         self.posted: set[int] = set()
         """Who has begun in this attempt."""
-        self.job: Job | None = None
-        """Of the last attempt."""
+        self.parts: Sequence[Part] = ()
+        """The jobs of the last attempt, and what each carries; none where one is alone."""
         self.since_ps = carrier.network.now
         """When the last of them began."""
         self._spread = False
         self._arrays: dict[int, FloatArray] = {}
         self._contributors = carrier.members
-        self._before = (0, 0)
+        self._before: list[tuple[int, int]] = []
         self._beyond = False
         carrier._host_of = carrier.hosts
 
@@ -120,19 +120,22 @@ class Attempts:
         job = carrier.job_of(first.operation, first.root)
         if job is None:
             try:
-                number, plan = carrier.plan_for(first.operation, first.root, carrier.members)
+                coming = carrier.plan_for(first.operation, first.root, carrier.members)
             except ClusterError as error:
                 if carrier.is_main(first.operation):
                     raise  # the group has no tree any more
                 raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
             self._network.advance(self._network.now + CONTROL_LATENCY_PS, check=check)
-            job = carrier.attach(number, plan)
+            job = carrier.attach(*coming)
         self.attempt(job, spread=False)
 
     def attempt(self, job: Job | None, *, spread: bool) -> None:
         """Have everybody post: its input, or, to spread the result of one to all, that result and zeros."""
-        self.job, self._spread = job, spread
-        self._before = (0, 0) if job is None else self._carrier._totals(job)
+        self._spread = spread
+        operation = "all_reduce" if spread and self.first.operation not in SERVED else self.first.operation
+        elements = 1 if operation == "barrier" else self.first.array.size
+        self.parts = () if job is None else self._carrier._parts(job, operation, elements)
+        self._before = [self._carrier._totals(tree) for tree, _ in self.parts]
         self.posted = set()
         self._arrays = {}
         if not spread:
@@ -168,7 +171,7 @@ class Attempts:
 
     def post_due(self) -> None:
         """Who is there begins."""
-        if self.job is None:
+        if not self.parts:
             return
         now = self._network.now
         for rank in sorted(self._arrays, key=lambda rank: self.calls[rank].start_ps):
@@ -180,62 +183,61 @@ class Attempts:
                 self._post(rank, call)
 
     def _post(self, rank: int, call: Call) -> None:
-        job, carrier = self.job, self._carrier
-        assert job is not None  # noqa: S101
+        carrier = self._carrier
         if self._spread and self.first.operation in SERVED:
             operation, options = "pull", call.options
         elif self._spread:
             operation, options = "all_reduce", _WORDS
         else:
-            operation, options = as_carried(call.operation, ring=bool(job.plan.ring)), call.options
+            operation, options = as_carried(call.operation, ring=bool(self.parts[0][0].plan.ring)), call.options
         collective = COLLECTIVES[operation]
-        index = self._endpoint(rank)
-        if job.server is not None and operation in {"all_reduce", "barrier"}:
-            carrier._post_host_server(job, collective, call)
-        serves = index == job.server
-        self._network.post(
-            index,
-            part(collective, self._arrays[rank], call.iteration, call.learning_rate, options, serves=serves),
-        )
+        for job, where in self.parts:
+            index = carrier._endpoint(job, call)
+            if job.server is not None and operation in {"all_reduce", "barrier"}:
+                carrier._post_host_server(job, collective, call)
+            array, serves = self._arrays[rank][where], index == job.server
+            self._network.post(
+                index, part(collective, array, call.iteration, call.learning_rate, options, serves=serves)
+            )
 
-    def _endpoint(self, rank: int) -> int:
-        assert self.job is not None  # noqa: S101
-        host = self._carrier.host_of(rank)
-        if host in self.job.members:
-            return self.job.members[host]
-        assert self.job.server is not None  # noqa: S101
-        return self.job.server
+    def _at_work(self, ranks: Iterable[int]) -> Iterator[tuple[int, Job, int]]:
+        """Of those of these ranks that have begun, each job and endpoint that is at work."""
+        for rank in ranks:
+            for job, _ in self.parts if rank in self.posted else ():
+                index = self._carrier._endpoint(job, self.calls[rank])
+                if self._network.status(index).state is State.ACTIVE:
+                    yield rank, job, index
 
     @property
     def working(self) -> list[int]:
         """Endpoints of the living that are at work; of one that had the result before others, too."""
-        if self.job is None:
-            return []
-        working = (self._endpoint(rank) for rank in self.living if rank in self.posted)
-        return [index for index in working if self._network.status(index).state is State.ACTIVE]
+        return [index for _, _, index in self._at_work(self.living)]
 
-    def oldest_missing(self) -> frozenset[int]:
-        """The chunks that survivors wait for; of a server, that it waits."""
-        if self.job is None:
-            return frozenset()
-        waiting = (self._endpoint(rank) for rank in self.living if rank in self.posted and rank not in self.done)
+    def oldest_missing(self) -> frozenset[tuple[int, int]]:
+        """The chunks that survivors wait for: place of the part, and seq; of a server, that it waits."""
+        places = {job.plan.job: place for place, (job, _) in enumerate(self.parts)}
         oldest = self._network.endpoints.oldest_missing
-        return frozenset(SERVER_WAITS if index == self.job.server else oldest(index) for index in waiting)
+        return frozenset(
+            (places[job.plan.job], SERVER_WAITS if index == job.server else oldest(index))
+            for rank, job, index in self._at_work(self.living)
+            if rank not in self.done
+        )
 
     def collect(self) -> None:
         """Who has its result by now."""
-        if self.job is None:
-            return
-        for rank in list(self.posted):
+        for rank in list(self.posted) if self.parts else ():
             if rank in self.done or rank in self._health.dead:
                 continue
-            status = self._network.status(self._endpoint(rank))
-            if status.state is State.FAILED or status.error is not None:
-                raise CollectiveError(f"{self.first.operation}: {self._carrier.host_of(rank)}: {status.error}")
-            if status.state is not State.ACTIVE:
+            call = self.calls[rank]
+            every = [self._network.status(self._carrier._endpoint(job, call)) for job, _ in self.parts]
+            for status in every:
+                if status.state is State.FAILED or status.error is not None:
+                    raise CollectiveError(f"{self.first.operation}: {self._carrier.host_of(rank)}: {status.error}")
+            if all(status.state is not State.ACTIVE for status in every):
                 # Who gets this result from another rank gets its error, too.
-                self._beyond |= self.first.options.words and status.saturated > self._before[1] and not self._spread
-                self._settle(rank, status.done_at_ps)
+                held = any(now.saturated > before for now, (_, before) in zip(every, self._before, strict=True))
+                self._beyond |= self.first.options.words and held and not self._spread
+                self._settle(rank, max(status.done_at_ps for status in every))
 
     def _settle(self, rank: int, done_ps: int) -> None:
         self.done[rank] = self._contributors
@@ -256,34 +258,26 @@ class Attempts:
         """Check the result and keep the record of it."""
         carrier, first = self._carrier, self.first
         left = [self.calls[rank] for rank in self.living]
-        if self.job is None:
+        if not self.parts:
             for call in left if self._beyond else ():
                 call.error = beyond_int32(call)
-        if self.job is None or not left:
+        if not self.parts or not left:
             return
         contributors = [rank for rank in self._contributors if rank in self.given]
-        inputs = [self.given[rank] for rank in contributors]
-        expected: ExpectedSum | ExpectedWords | None = None
-        if first.operation in {"all_reduce", "push"}:
-            numbers, lanes = self.job.numbers, carrier.experiment.lanes
-            if first.options.words:
-                expected = expect_words(inputs)
-            else:
-                expected = expect_sum(inputs, numbers, lanes, guessed=self.job.guessed)
+        expected = carrier._expect(self.parts, first, [self.given[rank] for rank in contributors])
         if first.operation == "all_to_all":
             for call, wanted in zip(left, exchanged([self.given[call.rank] for call in left]), strict=True):
                 if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
                     raise ClusterError(
                         f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent"
                     )
-        elements = 1 if first.operation == "barrier" else first.array.size
-        if not self._spread:
-            called = as_carried(first.operation, ring=bool(self.job.plan.ring))
-            self.job.note(called, elements, words=first.options.words)
+        for job, where in () if self._spread else self.parts:
+            called = as_carried(first.operation, ring=bool(job.plan.ring))
+            job.note(called, where.stop - where.start, words=first.options.words)
         spread = Operation.PULL if first.operation in SERVED else Operation.ALL_REDUCE
         carried = spread if self._spread else None
-        whole = [(self.job, slice(0, elements))]
-        carrier._add_record(whole, left, expected, self._before, carried, beyond=self._beyond)
+        before = sum(one for one, _ in self._before), sum(one for _, one in self._before)
+        carrier._add_record(self.parts, left, expected, before, carried, beyond=self._beyond)
 
 
 @dataclass(frozen=True)
@@ -312,7 +306,7 @@ class Survival:
         self._first = self._attempts.first
         self._due: tuple[int, Callable[[], None]] | None = None  # what is on its way over the control network
         self._stopped_ps: int | None = None
-        self._oldest: frozenset[int] = frozenset()
+        self._oldest: frozenset[tuple[int, int]] = frozenset()
         self._raised = False
         self._look_again_ps = 0
 
@@ -412,12 +406,13 @@ class Survival:
 
     def _turn_out(self) -> list[Event]:
         """Members that keep others out of slots are members no more."""
-        job = self._attempts.job
-        if job is None or not job.plan.in_network:
-            return []
-        seqs = {seq & 0xFFFFFFFF for seq in self._attempts.oldest_missing() - {SERVER_WAITS}}
+        oldest = self._attempts.oldest_missing()
         pulls = COLLECTIVES[self._first.operation] is Collective.PULL
-        names = self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
+        names: set[str] = set()
+        for place, (job, _) in enumerate(self._attempts.parts):
+            seqs = {seq & 0xFFFFFFFF for at, seq in oldest if at == place and seq != SERVER_WAITS}
+            if job.plan.in_network:
+                names |= self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
         found = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
         for member in found:
             self._silence(member)
@@ -425,25 +420,26 @@ class Survival:
 
     def _blamed(self, asked: Collection[int]) -> set[int]:
         """Members that the operation under way waits for, by the slots of its tree; of other plans, who is not done."""
-        job = self._attempts.job
         members = self._carrier.members
         if asked and self._due is None:
             return set(self._health.unknown(members))  # all wait for their answers
         silent: set[int] = set()
         if self._stopped_ps is not None and self._network.now >= self._stopped_ps + CONTROL_LATENCY_PS:
             silent = self._health.died_before(self._stopped_ps)  # they have not answered the first time
-        if job is None or not self._attempts.posted:
+        if not self._attempts.posted:
             return silent
         oldest = self._attempts.oldest_missing() if self._stopped_ps is None else self._oldest
         if not oldest:
             return silent
-        everybody = self._carrier.everybody
-        if not job.plan.in_network or oldest == {SERVER_WAITS}:
+        parts, everybody = self._attempts.parts, self._carrier.everybody
+        waited = [(parts[place][0].plan, seq) for place, seq in oldest if seq != SERVER_WAITS]
+        if not waited or any(not plan.in_network for plan, _ in waited):
             return set(members)
         blamed = self._carrier.switches.controller.blamed
-        named = frozenset().union(*(blamed(job.plan, seq & 0xFFFFFFFF) for seq in oldest - {SERVER_WAITS}))
-        if not named and job.plan.server is not None:
-            named = frozenset({job.plan.server})  # all have asked, and it has not answered
+        named = frozenset().union(*(blamed(plan, seq & 0xFFFFFFFF) for plan, seq in waited))
+        server = parts[0][0].plan.server
+        if not named and server is not None:
+            named = frozenset({server})  # all have asked, and it has not answered
         rank_at = {everybody[member]: member for member in members}
         return silent | {rank_at[name] for name in named if name in rank_at}
 
@@ -467,7 +463,8 @@ class Survival:
             case agreement.Install(epoch, decision):
                 self._install(epoch, decision)
             case agreement.Abandon() if self._carrier.coming is not None:
-                self._carrier.uninstall(self._carrier.coming[1])
+                for plan in self._carrier.coming[0]:
+                    self._carrier.uninstall(plan)
                 self._carrier.coming = None
             case agreement.Commit(decision, _, (_, noticed)):
                 self._commit(decision, noticed)

@@ -24,8 +24,8 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 
-Key = tuple[str, int]
-"""what a job is for: sums, all_to_all, served, or broadcasts from a rank"""
+Coming = tuple[list[Plan], list[int]]
+"""the trees of a job, and the weight of each"""
 
 
 class SurvivingCarrier(Carrier):
@@ -34,7 +34,6 @@ class SurvivingCarrier(Carrier):
     ``journal``: what was decided of them.
     """
 
-    may_stripe = False
     may_return = False
     """A switch that is away counts as lost once its lease has run out; before, nobody knows."""
 
@@ -66,8 +65,8 @@ class SurvivingCarrier(Carrier):
         )
         self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
         self.agreement = Agreement(range(len(workers)), leases, self, self.on_failure)
-        self.coming: tuple[int, Plan] | None = None
-        """The job that is installed beside those that are there."""
+        self.coming: Coming | None = None
+        """What is installed beside the jobs that are there."""
         self.changing = False
         """Whether members were asked to stop: then the jobs that are there go anyway."""
         self.restored: list[Restored] = []
@@ -156,7 +155,7 @@ class SurvivingCarrier(Carrier):
     def damaged(self) -> bool:
         """Whether a job cannot go on: a link or a switch of its plan is down, or began anew."""
         plans = [job.plan for job in self.jobs] if not self.changing else []
-        plans += [] if self.coming is None else [self.coming[1]]
+        plans += [] if self.coming is None else self.coming[0]
         return any((plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan) for plan in plans)
 
     def no_room(self, members: Sequence[int]) -> None:
@@ -202,30 +201,35 @@ class SurvivingCarrier(Carrier):
         """Take a plan out of the switches that are there."""
         self.switches.controller.uninstall(plan, self.health.switches)
 
-    def plan_for(self, operation: str, root: int, members: Sequence[int]) -> tuple[int, Plan]:
-        """Plan and install the job of an operation among ``members``, in its next epoch; its number, and the plan.
+    def plan_for(self, operation: str, root: int, members: Sequence[int]) -> Coming:
+        """Plan and install what carries an operation among ``members``, in its next epoch.
 
-        Takes effect one control latency from now. ``ClusterError`` where there is no way.
+        Takes effect one control latency from now. ``ClusterError`` where there is no way; then nothing is installed.
         """
         workers = tuple(self.everybody[member] for member in members)
-        number, request = self._request_for(operation, root, workers)
-        epoch = self._epochs.get(number, -1) + 1
-        server = request.server or (self.server if request.plan == "ps" else None)
-        if server is not None and server in self.reach.apart([*workers, server]):
-            raise ClusterError(f"{len(members)} ranks cannot go on: {server} cannot be reached any more")
+        plans: list[Plan] = []
         try:
-            plan = self.switches.controller.start_job(replace(request, epoch=epoch), self.reach.view)
+            weights, requests = self._requests_for(operation, root, workers)
+            first = requests[0]
+            epoch = self._epochs[first.job] = self._epochs.get(first.job, -1) + 1
+            server = first.server or (self.server if first.plan == "ps" else None)
+            if server is not None and server in self.reach.apart([*workers, server]):
+                raise PlanError(f"{server} cannot be reached any more")
+            for request in requests:
+                plans += [self.switches.controller.start_job(replace(request, epoch=epoch), self.reach.view)]
         except (PlanError, ControllerError) as error:
+            for plan in plans:
+                self.uninstall(plan)
             raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
-        self._epochs[number] = epoch
-        return number, plan
+        return plans, weights
 
-    def attach(self, number: int, plan: Plan) -> Job:
-        """Give the hosts of an installed plan their endpoints."""
-        job = self._jobs[number] = self.network.add(plan, self.numbers)
-        if number == MAIN_JOB:
-            self.main = job
-        return job
+    def attach(self, plans: Sequence[Plan], weights: list[int]) -> Job:
+        """Give the hosts of installed plans their endpoints; the only job, or that of the first tree."""
+        jobs = [self.network.add(plan, self.numbers) for plan in plans]
+        self._jobs |= {job.plan.job: job for job in jobs}
+        if plans[0].job == MAIN_JOB:
+            self._trees, self._weights = jobs, weights
+        return jobs[0]
 
     def job_of(self, operation: str, root: int) -> Job | None:
         """The job that carries an operation now, if there is one."""
@@ -242,13 +246,16 @@ class SurvivingCarrier(Carrier):
             return SERVED_JOB
         return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
 
-    def _request_for(self, operation: str, root: int, workers: tuple[str, ...]) -> tuple[int, PlanRequest]:
+    def _requests_for(self, operation: str, root: int, workers: tuple[str, ...]) -> tuple[list[int], list[PlanRequest]]:
         """As ``Carrier`` chooses: a ring only reduces, everything else goes host to host."""
-        plan, server = self.experiment.plan, None
+        plan, server = self.plan_of_one, None
         if operation == "all_to_all":
             plan = "all-to-all"
         elif plan == "all-to-all":
             raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
+        number = self._number(operation, root)
+        if number == MAIN_JOB:
+            return self._tree_requests(self.reach.view, workers)
         if operation == "broadcast":
             server = self.everybody[root]
             workers = tuple(worker for worker in workers if worker != server)
@@ -256,5 +263,4 @@ class SurvivingCarrier(Carrier):
             server = self.server
         if plan == "ring" and server is not None:
             plan = "ps"
-        number = self._number(operation, root)
-        return number, self._request(number, plan, workers, server)
+        return [1], [self._request(number, plan, workers, server)]
