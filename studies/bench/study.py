@@ -18,7 +18,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.net import enter_command, is_entered, why_not
 from p4reduce.runs.experiment import Experiment
-from studies.bench import fabric, live, machine, plans, runs, start
+from studies.bench import carrying, fabric, live, machine, plans, runs, start
 from studies.bench.dataplane import bmv2, bmv2_push, compilation, front_end, packets, tables
 from studies.bench.loss import distance, guesses, real, virtual, zeros
 from studies.bench.strangers import StrangersCell, StrangersRow, run_strangers
@@ -678,6 +678,8 @@ SOCKETS: Final = (
              lambda settings: [
                  partial(live.measure_commands, settings.live_elements, settings.live_topology, settings.pairs)
              ]),
+    measured("carrying", f"{carrying.RANKS} ranks by a Unix socket and by TLS: an all-reduce, on the clock",
+             carrying.COLUMNS, lambda settings: [lambda: list(carrying.measure(4 * settings.pairs))]),
     measured("start", "How long a user waits, from nothing compiled to a warm run", start.COLUMNS,
              lambda settings: [lambda: _waited(start.start_up(settings.starts))]),
     measured("scale", "What a whole run takes: fat-trees, and large tensors of 16 workers", start.NEEDS,
@@ -693,13 +695,18 @@ SOCKETS: Final = (
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Of planning, losses and the live page."""
+    """Of planning, losses, the live page and TLS."""
     yield from _planning(result)
     yield from _losses(result)
     for row in result.rows("live"):
         if row.what in live.BARS:
             yield Bar(f"the live page, {row.what}: processor time over that without it", at_most(live.BARS[row.what]),
                       {None: row.cpu_ratio})  # fmt: skip
+    for row in result.rows("carrying"):
+        for most, value, what in ((carrying.MOST_ADDED_MS, row.added_ms, "ms more than over a Unix socket"),
+                                  (carrying.MOST_RATIO, row.ratio, "times that of a Unix socket")):  # fmt: skip
+            if row.elements in most:
+                yield Bar(f"TLS, {row.elements:,} elements: {what}", at_most(most[row.elements]), {None: value})
 
 
 STUDY: Final = Study(

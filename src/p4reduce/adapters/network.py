@@ -184,9 +184,9 @@ class Group:
             self.left.add(rank)
             self._changed.notify_all()
 
-    def _lost(self, seat: Served) -> None:
+    def _lost(self, seat: Served, why: str) -> None:
         """A rank is gone without leaving: the job cannot go on."""
-        self.fail(CollectiveError(f"{self.label}: rank {seat.rank} ended without leaving the group"))
+        self.fail(CollectiveError(f"{self.label}: rank {seat.rank} {why}"))
 
 
 CLOSE_S: Final = 2.0

@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 import weakref
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce import __version__
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
 from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Message, Options, Served, Wait
 from p4reduce.group.communicator import Communicator
@@ -27,7 +29,18 @@ from p4reduce.group.errors import (
     RefusedError,
     SaturatedError,
 )
-from p4switch.base.values import PS_PER_S
+from p4reduce.group.transport import (
+    CONNECT_TIMEOUT_S,
+    PROTOCOL,
+    TICKET,
+    TLS,
+    Address,
+    Ticket,
+    dial,
+    is_refusal,
+    is_silent,
+)
+from p4switch.base.values import PS_PER_S, short
 
 # Ports for servers that are told which one to take.
 
@@ -61,7 +74,7 @@ def free_ports(count: int) -> list[int]:
 # Messages between a rank's process and the coordinator, over a stream socket.
 #
 # A message is the length of its header (4 bytes, network order), the header (a JSON object, UTF-8) and, when the
-# header has ``floats``, that many float32 in the machine's own byte order (both ends are on one machine). Nothing is
+# header has ``floats``, that many float32 in the byte order of both machines, which the first message says. Nothing is
 # unpickled; every size is bounded before memory is taken.
 
 
@@ -216,7 +229,7 @@ def place(environment: Mapping[str, str]) -> tuple[str, int, int]:
 
 
 ADDRESS: Final = "P4REDUCE_ADDRESS"
-"""Path of the coordinator's socket."""
+"""Where the coordinator is: its socket (``unix:PATH``); ``tls://HOST:PORT``, several by commas, in a ticket's place."""
 RANK: Final = "P4REDUCE_RANK"
 SIZE: Final = "P4REDUCE_SIZE"
 RESTART: Final = "P4REDUCE_RESTART"
@@ -229,7 +242,6 @@ MEMBERS: Final = "P4REDUCE_MEMBERS"
 """Where ranks may join: `Members` as JSON."""
 SPEC: Final = "P4REDUCE_SPEC"
 """In real time: the file that describes this process's end of the network."""
-CONNECT_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.02
 NOTES: Final = 200
 """figures and spans of computation in one message"""
@@ -341,6 +353,8 @@ class Failure:
     change: Change | None = None
 
 
+SPOKEN: Final[Mapping[str, Any]] = {"protocol": PROTOCOL, "version": __version__, "order": sys.byteorder}
+"""What the first message says besides `Hello`: of both ends the same, or the coordinator refuses the rank."""
 Seats = Callable[[int, Membership | None], Served]
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
     "RecordError": RecordError,
@@ -362,7 +376,7 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
 
     Raises ``ClusterError`` when it did not, or when the coordinator cannot be reached.
     """
-    address = environment.get(ADDRESS)
+    address = _address(environment)
     if address is None and is_in_step(environment):
         address, rank, size = place(environment)
         _await_socket(address)
@@ -375,6 +389,17 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
     backend = RemoteBackend.join(address, rank, size)
     backend.contributors = members
     return Communicator(backend, patience_s=patience_s, members=members, view=view)
+
+
+def _address(environment: Mapping[str, str]) -> Address | None:
+    """Where the coordinator is, as the environment says."""
+    given, file = environment.get(ADDRESS), environment.get(TICKET)
+    if file is not None:
+        ticket = Ticket.read(Path(file))
+        return ticket if given is None else replace(ticket, addresses=tuple(given.split(",")))
+    if given is not None and given.startswith(TLS):
+        raise ClusterError(f"{ADDRESS}: {given} needs the key of the group: {TICKET} must name the file of a ticket")
+    return given
 
 
 def _members(environment: Mapping[str, str], rank: int, size: int) -> tuple[int, tuple[int, ...]]:
@@ -398,17 +423,6 @@ def _await_socket(address: str) -> None:
         time.sleep(_LOOK_S)
 
 
-def _connected(address: str, rank: int) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(CONNECT_TIMEOUT_S)
-    try:
-        connection.connect(address)
-    except OSError as error:
-        connection.close()
-        raise ClusterError(f"rank {rank}: cannot reach the coordinator at {address}: {error}") from error
-    return connection
-
-
 class RemoteBackend:
     """Carries a process's calls to the coordinator; implements ``backend.Backend``.
 
@@ -428,8 +442,8 @@ class RemoteBackend:
         """The same: (elements, contributions) of each stretch of the result."""
         self._connection = connection
         self._clock = Clock() if clock is None else clock
-        self._home = ("", rank)
-        self._start = ""
+        self._home: Address = ""
+        self._hello = Hello(rank)
         self._notes: list[Computed | Recorded | Wait | Message] = []
         self._noting = threading.Lock()
         self._asking = threading.Lock()
@@ -444,27 +458,47 @@ class RemoteBackend:
         self._noting, self._asking = threading.Lock(), threading.Lock()  # who holds them is not in this process
 
     @classmethod
-    def join(cls, address: str, rank: int, size: int, start: str = "") -> "RemoteBackend":
+    def join(cls, address: Address, rank: int, size: int, start: str = "") -> "RemoteBackend":
         """Connect to the coordinator at ``address``; ``ClusterError`` where that fails.
 
-        start: the word of the start that this process belongs to, where its coordinator knows one.
+        start: the word of the start that this process belongs to, where its coordinator knows one; a ticket has it.
         """
-        backend = cls(_connected(address, rank), rank, size)
-        backend._start = start
-        backend._greet(address, Hello(rank, start))
-        return backend
+        word = address.start if isinstance(address, Ticket) else start
+        return cls._reached(address, Hello(rank, word), rank, size, Clock())
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "RemoteBackend":
         """Another connection, for the serial-th group of ``ranks``; it has the same clock."""
-        found = RemoteBackend(_connected(*self._home), ranks.index(self.rank), len(ranks), self._clock)
-        found._start = self._start
-        found._greet(self._home[0], Hello(self._home[1], self._start, (ranks, serial)))
-        return found
+        hello = replace(self._hello, group=(ranks, serial))
+        return self._reached(self._home, hello, ranks.index(self.rank), len(ranks), self._clock)
 
-    def _greet(self, address: str, hello: Hello) -> None:
-        self._home = address, hello.rank
+    @classmethod
+    def _reached(cls, address: Address, hello: Hello, rank: int, size: int, clock: Clock) -> "RemoteBackend":
+        """One that has said hello. To a port, where strangers may be in the way, it tries for `CONNECT_TIMEOUT_S`."""
+        until = time.monotonic() + CONNECT_TIMEOUT_S * isinstance(address, Ticket)
+        while True:
+            try:
+                found = cls(dial(address), rank, size, clock)
+                found._home, found._hello = address, hello
+                found._greet()
+                return found
+            except (OSError, EndedError) as error:
+                refused = isinstance(error, OSError) and is_refusal(error)
+                if refused or time.monotonic() > until:
+                    what = f"rank {hello.rank}: cannot reach the coordinator at {address}"
+                    why = "its key is that of another group, or of another start" if refused else error
+                    raise ClusterError(f"{what}: {why}") from error
+            time.sleep(_LOOK_S)
+
+    def _greet(self) -> None:
+        """Say hello; ``OSError`` or ``EndedError`` where the connection ends instead."""
         try:
-            greeting = from_plain(Greeting, self.ask({"do": "hello", **to_plain(hello)}), "the answer to hello")
+            send(self._connection, {"do": "hello", **SPOKEN, **to_plain(self._hello)})
+            answer = receive(self._connection)
+            if answer is None:
+                raise EndedError("it closed the connection")
+            if "error" in answer[0]:
+                raise _error_of(from_plain(Failure, answer[0], "the answer to hello"))
+            greeting = from_plain(Greeting, answer[0], "the answer to hello")
         except BaseException:
             self._connection.close()
             raise
@@ -607,30 +641,35 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def serve(connection: socket.socket, seats: Seats, start: str = "") -> Served | None:
+@dataclass(frozen=True)
+class Lost:
+    """A rank whose connection ended before it left."""
+
+    seat: Served
+    why: str = "ended without leaving the group"
+
+
+def serve(
+    connection: socket.socket, seats: Seats, start: str = "", *, known: Callable[[], None] = lambda: None
+) -> Lost | None:
     """Answer one rank's requests until its connection ends; ``seats(rank, group)`` gives its place in a group.
 
     group: its ranks, and which of them; None for the whole run. The rank's own mistakes are answered with an error.
-    start: a word that all ranks say first; one that says another is refused.
-    Returns the place of a rank whose connection ended before it left; one that left has its answer by then. Raises
-    ``ClusterError`` when it does not speak the protocol.
+    start: a word that all ranks say first; one that says another is refused, as is one of another version or byte
+    order. known: called when the first message is there. Returns a rank that was lost, or None for one that left, which
+    has its answer by then. Raises ``ClusterError`` when it does not speak the protocol.
     """
     backend: Served | None = None
     try:
         first = receive(connection)
         if first is None:
             return None
-        if first[0].pop("do", None) != "hello":
-            raise FramingError("the first message must be a hello")
+        known()
         try:
-            hello = from_plain(Hello, first[0], "hello")
-        except RecordError as error:
-            raise FramingError(str(error)) from None
-        try:
-            if hello.start != start:
-                word = f"its word is {hello.start!r}, not {start!r}"
-                raise ClusterError(f"rank {hello.rank} is of another start of this group: {word}")
+            hello = _hello(first[0], start)
             backend = seats(hello.rank, hello.group)
+        except FramingError:
+            raise
         except (ClusterError, ValueError) as error:
             send(connection, to_plain(_failure(error)))
             return None
@@ -649,14 +688,38 @@ def serve(connection: socket.socket, seats: Seats, start: str = "") -> Served | 
                     return None
                 send(connection, answer, array)
     except EndedError:
-        return backend
+        pass
     except FramingError as error:
         raise ClusterError(f"a process of the group sent something else than requests: {error}") from error
     except OSError:
-        return backend  # the process has ended; its exit code says how
+        pass  # the process has ended; its exit code says how
     finally:
+        silent = is_silent(connection)
         connection.close()
-    return backend
+    if backend is None:
+        return None
+    return Lost(backend, "does not answer: its machine or the network to it is down") if silent else Lost(backend)
+
+
+def _hello(header: dict[str, Any], start: str) -> Hello:
+    """What a rank says first. ``FramingError`` where that is no hello, ``ClusterError`` for one that is refused."""
+    if header.pop("do", None) != "hello":
+        raise FramingError("the first message must be a hello")
+    spoken = {name: header.pop(name, None) for name in SPOKEN}
+    for name, value in spoken.items():
+        if value != SPOKEN[name]:
+            raise ClusterError(
+                f"rank {short(header.get('rank'))} has another {name} than the coordinator: {short(value)}, "
+                f"not {SPOKEN[name]!r}; install p4reduce {__version__} on its machine"
+            )
+    try:
+        hello = from_plain(Hello, header, "hello")
+    except RecordError as error:
+        raise FramingError(str(error)) from None
+    if hello.start != start:
+        word = f"its word is {hello.start!r}, not {start!r}"
+        raise ClusterError(f"rank {hello.rank} is of another start of this group: {word}")
+    return hello
 
 
 def _perform(

@@ -6,6 +6,7 @@ import queue
 import select
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,18 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from p4reduce import __version__
 from p4reduce.base.errors import RealError
 from p4reduce.base.records import to_json
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
-from p4reduce.group import remote
+from p4reduce.group import remote, transport
 from p4reduce.group.backend import Group, Joined, Served
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.remote import Membership, Seats, free_ports
+from p4reduce.group.remote import Lost, Membership, Seats, free_ports
+from p4reduce.group.transport import Ticket
 from p4reduce.network.real.net.state import RunFolder, remove_stale
 
 # The coordinator's socket: where processes of a group come in, each served by a thread.
 
 
+FEWEST_UNKNOWN: Final = 64
 _MAX_SOCKET_PATH: Final = 107
 """bytes that ``sockaddr_un`` has for a path (unix(7)), without the closing zero"""
 
@@ -36,8 +40,12 @@ class Listener:
     """Serves whoever connects to ``address``; ``close`` it.
 
     ``failed`` hears of a process that does not speak the protocol, ``lost`` of one whose connection ended before it
-    left, that one's too, ``left`` of one that has left and has been told so: nobody waits for this connection any more.
-    All are called by threads of this one. Who does not say the word ``start`` first is refused.
+    left, that one's too, and why; ``left`` of one that has left and has been told so: nobody waits for this connection
+    any more. All are called by threads of this one. Who does not say the word ``start`` first is refused.
+
+    With ``at``, hosts of this machine or ``tls://HOST:PORT``, it also serves those who come from other machines and
+    show the group's key (``ticket``). Whoever does not is no process of the group: the connection ends and is counted.
+    So does one that has not said hello in time, and the oldest of those when there are too many: a rank tries again.
     """
 
     def __init__(
@@ -46,28 +54,48 @@ class Listener:
         seats: Seats,
         *,
         failed: Callable[[ClusterError], None],
-        lost: Callable[[Served], None],
+        lost: Callable[[Served, str], None],
         left: Callable[[Served], None] = lambda _: None,
         start: str = "",
+        at: Sequence[str] = (),
+        size: int = 0,
+        pem: str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Listen in ``folder``, which nobody else may enter. ``ClusterError`` where its path is too long."""
+        """Listen in ``folder``, which nobody else may enter. ``ClusterError`` where its path is too long.
+
+        size: ranks of the group; twice as many connections, and `FEWEST_UNKNOWN`, may be on their way to say hello.
+        pem: the group's key, in place of a new one.
+        """
         self.address: Final = str(folder / "socket")
         self._seats = seats
         self._failed = failed
         self._lost = lost
         self._left = left
         self._start_word = start
-        self._connections: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
+        self._clock = clock
+        self._most_unknown = max(FEWEST_UNKNOWN, 2 * size)
+        self._unknown: dict[socket.socket, float] = {}
+        """those over TLS that have not said hello, the oldest first, and until when they may"""
+        self._serving: dict[socket.socket, threading.Thread] = {}
         self._lock = threading.Lock()
+        self.strangers = 0
+        """connections that ended before they said hello"""
         if len(os.fsencode(self.address)) > _MAX_SOCKET_PATH:
             raise ClusterError(f"{folder}: too long a path for a socket; set TMPDIR to a shorter one, e.g. /tmp")
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        pem = pem or (transport.make_key() if at else "")
+        self._tls = transport.context(pem, server=True) if at else None
+        self._listeners = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
         self._wake, self._wake_acceptor = socket.socketpair()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
         try:
-            self._listener.bind(self.address)
-            self._listener.listen(socket.SOMAXCONN)
-            self._start(self._accept)
+            self._listeners[0].bind(self.address)
+            self._listeners[0].listen(socket.SOMAXCONN)
+            for one in at:
+                self._listeners.append(transport.listen(*(transport.parts(one) if "//" in one else (one, 0))))
+            urls = [transport.url_of(*one.getsockname()[:2]) for one in self._listeners[1:]]
+            self.ticket: Final = Ticket(tuple(urls), size, start, __version__, pem)
+            self._acceptor.start()
         except BaseException:
             self.close(0.0)
             raise
@@ -75,27 +103,62 @@ class Listener:
     def close(self, patience_s: float) -> None:
         """End all connections; ``patience_s`` is for each thread to end."""
         self._wake_acceptor.close()
+        if self._acceptor.ident is not None:
+            self._acceptor.join(patience_s)
         with self._lock:
-            connections, threads = list(self._connections), list(self._threads)
-        for connection in connections:
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # closed already
-        for thread in threads:
+            serving = dict(self._serving)
+        for connection in serving:
+            transport.end(connection)
+        for thread in serving.values():
             thread.join(patience_s)
-        for end in (self._listener, self._wake):
+        for end in (*self._listeners, self._wake):
             end.close()
 
     def _accept(self) -> None:
         while True:
-            ready, _, _ = select.select([self._listener, self._wake], [], [])
+            ready, _, _ = select.select([*self._listeners, self._wake], [], [], self._drop_late())
             if self._wake in ready:
                 return
-            connection, _ = self._listener.accept()
-            with self._lock:
-                self._connections.append(connection)
-            self._start(self._serve, connection)
+            for one in ready:
+                try:
+                    self._admit(one.accept()[0], private=one is self._listeners[0])
+                except OSError:  # it has gone already, or sent before TLS began; or there are too many open files
+                    self._drop_late(spare=False)
+
+    def _admit(self, connection: socket.socket, *, private: bool) -> None:
+        if not private and self._tls is not None:
+            transport.KEEPALIVE.apply(connection)
+            connection.settimeout(transport.HANDSHAKE_S)
+            self.strangers += 1  # until it has said hello
+            connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+        with self._lock:
+            self._serving[connection] = thread
+            if isinstance(connection, ssl.SSLSocket):
+                self._unknown[connection] = self._clock() + transport.HANDSHAKE_S
+        self._drop_late()
+        thread.start()
+
+    def _drop_late(self, *, spare: bool = True) -> float | None:
+        """End those that are late or too many, and unless ``spare`` the oldest; seconds until the next is late."""
+        with self._lock:
+            while self._unknown:
+                oldest, until = next(iter(self._unknown.items()))
+                left_s = until - self._clock()
+                if spare and left_s > 0 and len(self._unknown) <= self._most_unknown:
+                    return left_s
+                spare = True
+                del self._unknown[oldest]
+                transport.end(oldest)
+        return None
+
+    def _know(self, connection: socket.socket) -> None:
+        """It has the key and has said something. ``OSError`` where it was given up meanwhile."""
+        with self._lock:
+            if self._unknown.pop(connection, None) is None:
+                raise ConnectionAbortedError
+            self.strangers -= 1
+        connection.settimeout(None)
 
     def _serve(self, connection: socket.socket) -> None:
         taken: list[Served] = []
@@ -105,20 +168,25 @@ class Listener:
             return taken[-1]
 
         try:
-            gone = remote.serve(connection, seats, self._start_word)
+            if isinstance(connection, ssl.SSLSocket):
+                connection.do_handshake()
+                gone = remote.serve(connection, seats, self._start_word, known=lambda: self._know(connection))
+            else:
+                gone = remote.serve(connection, seats, self._start_word)
+        except OSError:  # of a handshake
+            gone = None
         except ClusterError as error:
             self._failed(error)
-            gone = taken[0] if taken else None
+            gone = Lost(taken[0]) if taken else None
+        finally:
+            connection.close()
+            with self._lock:
+                del self._serving[connection]
+                self._unknown.pop(connection, None)
         if gone is not None:
-            self._lost(gone)
+            self._lost(gone.seat, gone.why)
         elif taken:
             self._left(taken[0])
-
-    def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
-        thread = threading.Thread(target=target, args=arguments, daemon=True)
-        with self._lock:
-            self._threads.append(thread)
-        thread.start()
 
 
 # A rank's process: started in a session of its own, read line by line, ended with all that it started.
@@ -324,7 +392,7 @@ class _Coordinator:
         self._lock = threading.Lock()
         self._run = folder
         # Nobody else reaches the socket. Of a process that is gone its exit code says how, so nobody asks who was lost.
-        self._listener = Listener(folder.aside(), self._seat, failed=self._events.put, lost=lambda _: None)
+        self._listener = Listener(folder.aside(), self._seat, failed=self._events.put, lost=lambda *_: None)
 
     def run(self, command: Sequence[str], workers: int, *, server: bool, timeout_s: float) -> Launched:
         """Start the ranks and wait for them."""

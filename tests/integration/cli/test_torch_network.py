@@ -37,7 +37,7 @@ def network(ranks=2, word="", code=None):
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        request = {"config": None, "settings": {}, "workers": ranks, "out": None, "word": word}
+        request = {"config": None, "settings": {}, "workers": ranks, "out": None, "word": word, "at": [], "pem": ""}
         try:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
@@ -97,7 +97,7 @@ def test_a_rank_of_another_start_is_refused_and_the_group_goes_on():
 
 
 def test_a_network_whose_rank_0_ends_before_it_heard_the_address_ends_quietly():
-    request = {"config": None, "settings": {}, "workers": 2, "out": None, "word": ""}
+    request = {"config": None, "settings": {}, "workers": 2, "out": None, "word": "", "at": [], "pem": ""}
     with subprocess.Popen(
         [sys.executable, "-m", "p4reduce.adapters.torch.network_process"],
         stdin=subprocess.PIPE,

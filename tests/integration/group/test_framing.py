@@ -14,6 +14,8 @@ from p4reduce.group.errors import ClusterError, CollectiveError, GroupChanged
 from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.runs.launch import Listener
 
+HELLO = {"do": "hello", **remote.SPOKEN, "rank": 0}
+
 
 @pytest.fixture
 def ends():
@@ -103,13 +105,13 @@ def seats(rank, _group):
     "data",
     [
         raw({"do": "now"}),
-        raw({"do": "hello"}),
-        raw({"do": "hello", "rank": True}),
-        raw({"do": "hello", "rank": "0"}),
-        raw({"do": "hello", "rank": 0, "ranks": [0]}),
-        raw({"do": "hello", "rank": 0, "group": "all"}),
-        raw({"do": "hello", "rank": 0, "group": [[0, "1"], 0]}),
-        raw({"do": "hello", "rank": 0, "group": [[0]]}),
+        raw({"do": "hello", **remote.SPOKEN}),
+        raw(HELLO | {"rank": True}),
+        raw(HELLO | {"rank": "0"}),
+        raw(HELLO | {"rank": 0, "ranks": [0]}),
+        raw(HELLO | {"rank": 0, "group": "all"}),
+        raw(HELLO | {"rank": 0, "group": [[0, "1"], 0]}),
+        raw(HELLO | {"rank": 0, "group": [[0]]}),
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
@@ -138,7 +140,7 @@ def test_requests_that_make_no_sense_are_answered(ends, request_):
     server = threading.Thread(target=remote.serve, args=(ends[1], seats))
     server.start()
     backend = remote.RemoteBackend(ends[0], 0, 1)
-    backend.ask({"do": "hello", "rank": 0})
+    backend.ask(HELLO)
     with pytest.raises((ValueError, TypeError)):
         backend.ask(request_)
     backend.record("loss", 1.0)  # and the connection lives on
@@ -147,11 +149,24 @@ def test_requests_that_make_no_sense_are_answered(ends, request_):
     assert not server.is_alive()
 
 
+@pytest.mark.parametrize(
+    "other", [{"protocol": 1}, {"version": "9.9"}, {"order": "middle"}, {"protocol": None, "new": 1}]
+)
+def test_another_protocol_version_or_byte_order_is_refused_by_name(ends, other):
+    server = threading.Thread(target=remote.serve, args=(ends[1], seats))
+    server.start()
+    (name, value), *_ = other.items()
+    with pytest.raises(ClusterError, match=f"rank 0 has another {name} than the coordinator: {value!r}"):
+        remote.RemoteBackend(ends[0], 0, 1).ask(HELLO | other)
+    server.join(20)
+    assert not server.is_alive()
+
+
 def test_a_rank_of_another_group_is_told(ends):
     server = threading.Thread(target=remote.serve, args=(ends[1], seats))
     server.start()
     with pytest.raises(ValueError, match="rank 5"):
-        remote.RemoteBackend(ends[0], 5, 6).ask({"do": "hello", "rank": 5})
+        remote.RemoteBackend(ends[0], 5, 6).ask(HELLO | {"rank": 5})
     server.join(20)
     assert not server.is_alive()
 
@@ -190,7 +205,7 @@ def test_a_change_of_the_group_arrives_as_it_was(ends):
     server = threading.Thread(target=remote.serve, args=(ends[1], lambda rank, group: Changed()))
     server.start()
     backend = remote.RemoteBackend(ends[0], 0, 1)
-    backend.ask({"do": "hello", "rank": 0})
+    backend.ask(HELLO)
     with pytest.raises(GroupChanged) as caught:
         backend.ask({"do": "note", "notes": [{"start_ps": 0, "end_ps": 1}]})
     assert vars(caught.value) == vars(changed)
@@ -218,11 +233,11 @@ def test_connect_says_what_is_missing(environment, message):
     "sent", [b"\x00", raw({"do": "barrier"})[:-1], raw({"do": "collective", "floats": 9}, b"12345")]
 )
 def test_who_ends_inside_a_message_has_ended(ends, sent):
-    ends[0].sendall(raw({"do": "hello", "rank": 0}) + sent)
+    ends[0].sendall(raw(HELLO) + sent)
     ends[0].shutdown(socket.SHUT_WR)
     gone = remote.serve(ends[1], seats)
     assert gone is not None
-    assert gone.rank == 0
+    assert gone.seat.rank == 0
 
 
 @pytest.mark.parametrize(
@@ -233,11 +248,11 @@ def test_who_ends_inside_a_message_has_ended(ends, sent):
 def test_who_did_not_leave_is_lost_whatever_it_said(tmp_path, sent, failures):
     # a network under torchrun ends when all who came have left or are lost
     failed, lost = [], queue.Queue()
-    listener = Listener(tmp_path, seats, failed=failed.append, lost=lost.put)
+    listener = Listener(tmp_path, seats, failed=failed.append, lost=lambda seat, why: lost.put(seat))
     try:
         with socket.socket(socket.AF_UNIX) as rank:
             rank.connect(listener.address)
-            rank.sendall(raw({"do": "hello", "rank": 0}) + sent)
+            rank.sendall(raw(HELLO) + sent)
             rank.shutdown(socket.SHUT_WR)
             assert lost.get(timeout=60).rank == 0
     finally:

@@ -9,17 +9,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch.distributed as dist
 
 from p4reduce import connect
 from p4reduce.adapters.torch.process_group import ProcessTime, SwitchProcessGroup, factor_of
+from p4reduce.base.records import from_plain, to_plain
 from p4reduce.group import remote
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
+from p4reduce.group.transport import MOST_TICKET, TICKET, Ticket, interface_of, source_towards
+from p4reduce.network.real.net.state import boot_id
+from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, read_yaml
 
 # One start of a job, told from those before it whose keys are still in the store.
@@ -34,6 +40,8 @@ ASK: Final = "p4reduce/ask"
 ANSWER: Final = "p4reduce/answer"
 HERE: Final = "here"
 """below the word: who has come"""
+PLACE: Final = "place"
+"""below the word: where they are"""
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.05
 
@@ -89,13 +97,18 @@ def late(rank: int, missing: Iterable[int], timeout: timedelta) -> ClusterError:
 # The network under torchrun: a process of its own, which rank 0 starts and which ends when all ranks have left.
 #
 # The process is ``python -m p4reduce.adapters.torch.network_process``: it reads one line of JSON (``config``,
-# ``settings``, ``workers``, ``out``, ``word``: what ranks of this start say first) from its input and answers with one:
-# ``address`` of its socket, or ``error``.
+# ``settings``, ``workers``, ``out``, ``word``: what ranks of this start say first, ``at``: where it listens for other
+# machines, ``pem``: the key for that, or "") from its input and answers with one: ``address`` of its socket and the
+# ``ticket`` for other machines, or ``error``.
 
 
 PREFIX: Final = "P4REDUCE_SET_"
 CONFIG: Final = "P4REDUCE_CONFIG"
 OUT: Final = "P4REDUCE_OUT"
+LISTEN: Final = "P4REDUCE_LISTEN"
+"""Addresses of rank 0's machine for ranks of others, separated by commas."""
+JOB_PEM: Final = "P4REDUCE_JOB_PEM"
+"""File of a key and its certificate for those ranks, in place of one that rank 0 makes and gives to torch's store."""
 CLOSE_S: Final = 20.0
 """for a network to write its result and end"""
 
@@ -103,8 +116,8 @@ CLOSE_S: Final = 20.0
 class NetworkProcess:
     """The process, as rank 0 sees it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", address: str) -> None:
-        self.address = address
+    def __init__(self, process: "subprocess.Popen[bytes]", address: str, ticket: Ticket) -> None:
+        self.address, self.ticket = address, ticket
         self._process = process
 
     def close(self) -> None:
@@ -116,14 +129,21 @@ class NetworkProcess:
             self._process.wait(CLOSE_S)
 
 
-def start(size: int, settings: Any, word: str, environment: Mapping[str, str] = os.environ) -> NetworkProcess:
-    """Start the network for ``size`` workers; ``ClusterError`` where it cannot be built."""
+def start(
+    size: int, settings: Any, word: str, at: Sequence[str] = (), environment: Mapping[str, str] = os.environ
+) -> NetworkProcess:
+    """Start the network for ``size`` workers, which listens for other machines ``at`` addresses of this one.
+
+    ``ClusterError`` where it cannot be built.
+    """
     request = {
         "config": environment.get(CONFIG),
         "settings": settings_of(settings, environment),
         "workers": size,
         "out": environment.get(OUT),
         "word": word,
+        "at": list(at),
+        "pem": _own_key(environment) if at else "",
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "p4reduce.adapters.torch.network_process"],
@@ -143,7 +163,16 @@ def start(size: int, settings: Any, word: str, environment: Mapping[str, str] = 
             process.stdin.close()
         process.wait()
         raise ClusterError(f"the network of p4reduce cannot be built: {answer['error']}")
-    return NetworkProcess(process, answer["address"])
+    return NetworkProcess(process, answer["address"], from_plain(Ticket, answer["ticket"], "the network's answer"))
+
+
+def _own_key(environment: Mapping[str, str]) -> str:
+    """The key that all ranks have in a file; "" where they take that which rank 0 makes from torch's store."""
+    file = environment.get(JOB_PEM)
+    try:
+        return "" if file is None else read_text(Path(file), MOST_TICKET)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClusterError(f"{JOB_PEM}: {error}") from None
 
 
 def settings_of(given: Any, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -225,18 +254,19 @@ def create(options: Any, backend_options: Any) -> Any:
     of settings as in a file for ``p4reduce run --config``) and the environment say, and publishes its address in the
     store.
     """
-    os.environ.setdefault(INTERFACE, LOOPBACK)
     ranks = tuple(options.global_ranks_in_group)
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
     called = ranks or tuple(range(size))
     world = None if not ranks else World.current
     word = word_of_start(options.store, rank, called, timeout) if world is None else world.word
     store = _below(word, options.store)
-    _wait_for_all(store, HERE, rank, called, timeout)
+    places = _places(store, rank, called, timeout) if world is None else []
+    if world is not None:
+        _wait_for_all(store, HERE, rank, called, timeout)
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
     on_shutdown: Callable[[], None]
     if world is None:
-        world = World.current = _join(store, rank, called, timeout, backend_options, word)
+        world = World.current = _join(store, rank, called, timeout, backend_options, word, places)
         communicator, on_shutdown = world.communicator, world.close
     else:
         if remote.SPEC in os.environ:
@@ -260,10 +290,41 @@ def _below(word: str, store: Any) -> Any:
     return dist.PrefixStore(f"p4reduce/{word}", store)
 
 
-def _wait_for_all(store: Any, come: str, rank: int, ranks: tuple[int, ...], timeout: timedelta) -> None:
+def _places(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta) -> list[list[str]]:
+    """Of each rank its machine, and the address there that leads to torch's store; gloo takes that, or loopback on one.
+
+    Containers with a network or files of their own are machines.
+    """
+    spaces = (str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", "mnt"))
+    own = ["".join((boot_id(), *spaces)), source_towards(os.environ.get("MASTER_ADDR", "")) or ""]
+    _wait_for_all(store, PLACE, rank, ranks, timeout, json.dumps(own))
+    found = [json.loads(store.get(f"{PLACE}/{one}")) for one in range(len(ranks))]
+    alone = all(machine == own[0] for machine, _ in found)
+    if (interface := LOOPBACK if alone else interface_of(own[1])) is not None:  # else gloo goes by the machine's name
+        os.environ.setdefault(INTERFACE, interface)
+    return found
+
+
+def _listen_at(places: Sequence[Sequence[str]]) -> list[str]:
+    """Where rank 0 listens for ranks of other machines: nowhere without such ranks."""
+    others = {address for machine, address in places if machine != places[0][0]}
+    if not others:
+        return []
+    given = os.environ.get(LISTEN)
+    found = {source_towards(address) for address in others} if given is None else {*given.split(",")}
+    at = sorted(one for one in found if one and not one.startswith("127."))
+    if not at:
+        raise ClusterError(
+            f"ranks are on several machines, whose addresses towards MASTER_ADDR are {', '.join(sorted(others))}: set "
+            f"{LISTEN}=ADDRESS, an address of rank 0's machine that they reach"
+        )
+    return at
+
+
+def _wait_for_all(store: Any, come: str, rank: int, ranks: tuple[int, ...], timeout: timedelta, say: str = "") -> None:
     """Until all members have come, so that who has not is named: gloo, which waits for them next, names nobody."""
     keys = {f"{come}/{one}": known_as for one, known_as in enumerate(ranks)}
-    store.set(f"{come}/{rank}", come)
+    store.set(f"{come}/{rank}", say or come)
     try:
         store.wait(list(keys), timeout)
     except Exception as error:
@@ -288,13 +349,22 @@ def the_world() -> World:
         store = dist.PrefixStore("p4reduce-beside", dist.distributed_c10d._get_default_store())
         rank, ranks, timeout = dist.get_rank(), tuple(range(dist.get_world_size())), dist.default_pg_timeout
         word = word_of_start(store, rank, ranks, timeout)
-        World.current = _join(_below(word, store), rank, ranks, timeout, None, word)
+        below = _below(word, store)
+        World.current = _join(below, rank, ranks, timeout, None, word, _places(below, rank, ranks, timeout))
     return World.current
 
 
-def _join(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta, settings: Any, word: str) -> World:
+def _join(
+    store: Any,
+    rank: int,
+    ranks: tuple[int, ...],
+    timeout: timedelta,
+    settings: Any,
+    word: str,
+    places: Sequence[Sequence[str]],
+) -> World:
     size, patience_s = len(ranks), timeout.total_seconds()
-    if remote.ADDRESS in os.environ or remote.SPEC in os.environ:
+    if not {remote.ADDRESS, remote.SPEC, TICKET}.isdisjoint(os.environ):
         communicator = connect(patience_s=patience_s)
         if (communicator.rank, communicator.size) != (rank, size):
             raise ClusterError(
@@ -305,15 +375,20 @@ def _join(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta, set
     host = None
     if rank == 0:
         try:
-            host = start(size, settings, word)
+            host = start(size, settings, word, _listen_at(places))
         except Exception as error:
             store.set(ADDRESS_KEY, f"error {error}")
             raise
         # The others wait for the key, rank 0 for the network: the machine has to compile its code the first time.
-        store.set(ADDRESS_KEY, f"at {host.address}")
-    kind, _, address = store.get(ADDRESS_KEY).decode().partition(" ")
+        ticket = host.ticket if JOB_PEM not in os.environ else replace(host.ticket, pem="")
+        store.set(ADDRESS_KEY, f"at {json.dumps([host.address, to_plain(ticket)])}")
+    kind, _, told = store.get(ADDRESS_KEY).decode().partition(" ")
     if kind != "at":
-        raise ClusterError(f"rank 0 could not start the network: {address}")
+        raise ClusterError(f"rank 0 could not start the network: {told}")
+    address, plain = json.loads(told)
+    if places[rank][0] != places[0][0]:
+        ticket = from_plain(Ticket, plain, "torch's store")
+        address = ticket if ticket.pem else replace(ticket, pem=_own_key(os.environ))
     try:
         backend = remote.RemoteBackend.join(address, rank, size, word)
         if rank == 0:  # with whom the network goes: not before the others are in

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from p4reduce.base.errors import BadInput, ControllerError, PlanError, RealError
+from p4reduce.base.records import to_plain
 from p4reduce.group.backend import Served
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import Membership
@@ -55,11 +56,11 @@ class Members:
             self._in[found] = rank
         return found
 
-    def lost(self, seat: Served) -> None:
+    def lost(self, seat: Served, why: str) -> None:
         """A rank is gone without having left: everybody is told its name."""
         with self._changed:
             rank = self._in[seat]
-        self._cluster.fail(ClusterError(f"rank {rank} ended without leaving the group"))
+        self._cluster.fail(ClusterError(f"rank {rank} {why}"))
         self.left(seat)
 
     def left(self, seat: Served) -> None:
@@ -89,9 +90,12 @@ def serve(request: dict[str, Any]) -> None:
             lost=members.lost,
             left=members.left,
             start=str(request["word"]),
+            at=request["at"],
+            size=workers,
+            pem=request["pem"],
         )
         try:
-            _say({"address": listener.address})
+            _say({"address": listener.address, "ticket": to_plain(listener.ticket)})
             sys.stdin.read()  # until rank 0 has left, or is gone
             members.wait()
             if cluster.carrier.records and request["out"] is not None:

@@ -1,0 +1,269 @@
+"""How a rank reaches its coordinator: by a Unix socket, or from another machine over TLS with a key of the job.
+
+Each start of a group has a key and a certificate of its own, which signs itself; both ends show it and trust nothing
+else. Who has it is a member, so it is a secret as an SSH key is: it is in no argument, variable, log or result, but in
+files of mode 0600 (`Ticket`), and in memory. Its dates are not looked at: clocks of machines differ, and the key ends
+with its group.
+"""
+
+import contextlib
+import fcntl
+import functools
+import os
+import socket
+import ssl
+import stat
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from p4reduce.base.records import from_json, to_file
+from p4reduce.group.errors import ClusterError
+from p4switch.base.files import read_text, whole
+
+PROTOCOL: Final = 2
+"""Of the messages in ``group/remote.py``; ends of different protocols refuse each other."""
+TICKET: Final = "P4REDUCE_TICKET"
+"""File of the `Ticket` of a group on another machine."""
+UNIX: Final = "unix:"
+TLS: Final = "tls://"
+HANDSHAKE_S: Final = 10.0
+"""Seconds that a connection has until it has shown the key and said hello."""
+CONNECT_TIMEOUT_S: Final = 30.0
+_ONE_ADDRESS_S: Final = 5.0
+_SIOCGIFADDR: Final = 0x8915
+"""linux/sockios.h; netdevice(7)"""
+_NO_CHECK_TIME: Final = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME, openssl/x509_vfy.h"""
+_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
+MOST_TICKET: Final = 1 << 16
+"""bytes"""
+
+
+@dataclass(frozen=True)
+class Keepalive:
+    """When the kernel gives up a machine that says nothing, whole seconds."""
+
+    idle_s: int = 10
+    """of silence before it asks"""
+    every_s: int = 5
+    """between questions"""
+    limit_s: int = 30
+    """of silence after which the connection ends, and of sent bytes that nobody acknowledges"""
+
+    def apply(self, connection: socket.socket) -> None:
+        """Set it for a TCP connection (tcp(7))."""
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_NODELAY, 1),
+            (socket.TCP_KEEPIDLE, self.idle_s),
+            (socket.TCP_KEEPINTVL, self.every_s),
+            (socket.TCP_KEEPCNT, max(1, (self.limit_s - self.idle_s) // self.every_s)),
+            (socket.TCP_USER_TIMEOUT, 1000 * self.limit_s),
+        ):
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    @property
+    def named_s(self) -> int:
+        """Seconds after which a machine that has vanished is named, at the latest."""
+        return self.limit_s + self.every_s
+
+
+KEEPALIVE: Final = Keepalive()
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a process needs to join a group on another machine. A secret: see above."""
+
+    addresses: tuple[str, ...]
+    """``tls://HOST:PORT``; the first that answers is taken"""
+    size: int
+    """ranks"""
+    start: str
+    """the word that ranks of this start say"""
+    version: str
+    """of p4reduce at the coordinator"""
+    pem: str = field(repr=False)
+
+    def __str__(self) -> str:
+        """Its addresses, for errors."""
+        return " or ".join(self.addresses)
+
+    def write(self, path: Path) -> None:
+        """Write its file, whole or not at all, which this user alone can read."""
+        with whole(path) as aside:
+            os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            aside.write_text(to_file(self), "utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "Ticket":
+        """The ticket of a file. ``ClusterError`` for one that is none, or that other users can read."""
+        try:
+            text, mode = read_text(path, MOST_TICKET), stat.S_IMODE(path.stat().st_mode)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClusterError(f"ticket {path}: {getattr(error, 'strerror', None) or error}") from None
+        if mode & 0o077:
+            raise ClusterError(f"ticket {path}: other users can read it (mode {mode:o}): chmod 600 {path}")
+        try:
+            return from_json(cls, text, f"ticket {path}")
+        except ValueError as error:
+            raise ClusterError(str(error)) from None
+
+
+Address = str | Ticket
+"""Path of a Unix socket (with or without ``unix:``), or a ticket."""
+
+
+def make_key() -> str:
+    """A new key and its certificate as PEM, by the program ``openssl``. ``ClusterError`` where there is none."""
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=p4reduce -days 3650"
+    try:
+        done = subprocess.run(
+            [*command.split(), "-keyout", "-", "-out", "-"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except FileNotFoundError:
+        raise ClusterError("TLS needs the program openssl, which makes the group's key: install it") from None
+    except subprocess.CalledProcessError as error:
+        raise ClusterError(f"openssl makes no key: {error.stderr.strip()[-200:]}") from None
+    return done.stdout
+
+
+@functools.lru_cache(8)
+def context(pem: str, *, server: bool) -> ssl.SSLContext:
+    """TLS 1.3 in which both ends show the certificate of ``pem``. ``ClusterError`` for a text that has no such key."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_3
+    made.check_hostname = False
+    made.verify_mode = ssl.CERT_REQUIRED
+    made.verify_flags = ssl.VerifyFlags(made.verify_flags | _NO_CHECK_TIME)
+    if server:
+        made.num_tickets = 0  # nobody resumes
+    try:
+        with _in_memory(pem) as path:
+            made.load_cert_chain(path)
+        made.load_verify_locations(cadata=pem[pem.index(_CERTIFICATE) :])
+    except (ssl.SSLError, ValueError):
+        raise ClusterError("the group's key is none: it must be PEM with a private key and its certificate") from None
+    return made
+
+
+@contextlib.contextmanager
+def _in_memory(text: str) -> Iterator[str]:
+    """The path of a file that is on no disk: OpenSSL reads keys from files only."""
+    descriptor = os.memfd_create("p4reduce-key")
+    try:
+        os.write(descriptor, text.encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def parts(url: str) -> tuple[str, int]:
+    """Host and port of ``tls://HOST:PORT``; ``ClusterError`` for another text."""
+    with contextlib.suppress(ValueError):
+        found = urlsplit(url)
+        extra = found.path or found.query or found.fragment or found.username
+        if found.scheme == "tls" and found.hostname and found.port is not None and not extra:
+            return found.hostname, found.port
+    raise ClusterError(f"{url!r} is no address: write tls://HOST:PORT")
+
+
+def url_of(host: str, port: int) -> str:
+    """The inverse of `parts`."""
+    return f"{TLS}[{host}]:{port}" if ":" in host else f"{TLS}{host}:{port}"
+
+
+def listen(host: str, port: int = 0) -> socket.socket:
+    """A TCP socket that listens at an address of this machine; ``ClusterError`` where it cannot."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=socket.SOMAXCONN)
+    except OSError as error:
+        raise ClusterError(f"cannot listen at {url_of(host, port)}: {error.strerror or error}") from None
+
+
+def source_towards(host: str) -> str | None:
+    """The address of this machine from which packets go to ``host``; None where no route leads there."""
+    for family, kind, protocol, _, address in _resolved(host):
+        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # of UDP: nothing is sent
+            return str(probe.getsockname()[0])
+    return None
+
+
+def interface_of(address: str) -> str | None:
+    """The network interface of this machine that has an IPv4 address; None where none has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has no IPv4 address
+                found = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()))
+                if socket.inet_ntoa(found[20:24]) == address:
+                    return name
+    return None
+
+
+def _resolved(host: str) -> Sequence[tuple[int, int, int, str, tuple[str | int, ...]]]:
+    try:
+        return socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)  # type: ignore[return-value]
+    except OSError:
+        return ()
+
+
+def dial(address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
+    """A connection to the coordinator. ``OSError`` when nobody answers there, or who does has another key."""
+    if isinstance(address, str):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(address.removeprefix(UNIX))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+    errors: list[OSError] = []
+    for url in address.addresses:
+        try:
+            secure = context(address.pem, server=False).wrap_socket(
+                socket.create_connection(parts(url), min(_ONE_ADDRESS_S, timeout_s))
+            )
+        except OSError as error:
+            errors.append(error)
+        else:
+            KEEPALIVE.apply(secure)
+            secure.settimeout(timeout_s)
+            return secure
+    raise next((error for error in errors if is_refusal(error)), errors[0] if errors else OSError("no address"))
+
+
+def is_refusal(error: OSError) -> bool:
+    """Whether an end has another key, so that trying again is in vain."""
+    return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+
+
+_CLOSED: Final = 7
+"""TCP_CLOSE, net/tcp_states.h"""
+
+
+def is_silent(connection: socket.socket) -> bool:
+    """Whether a connection is over as the other machine answered nothing more. TLS says of this as of an end: EOF."""
+    if connection.family == socket.AF_UNIX:
+        return False
+    with contextlib.suppress(OSError):
+        state, _, again, probes = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 4)  # linux/tcp.h
+        return state == _CLOSED and bool(again or probes)
+    return False
+
+
+def end(connection: socket.socket) -> None:
+    """End a connection that another thread reads from. `SSLSocket.shutdown` would let that one go on in clear."""
+    with contextlib.suppress(OSError):  # it has ended already
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)

@@ -1,0 +1,69 @@
+"""torchrun on several machines: the same sums and the same result as on one, and a key of the user's own."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.machines import machines, why_not
+from tests.support.torch_scripts.starting import LONG, WHY_LONG, WHY_NOT, environment, torchrun
+
+pytest.importorskip("torch", reason=WHY_NOT)
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(not LONG, reason=WHY_LONG),
+    pytest.mark.skipif(why_not() is not None, reason=str(why_not())),
+]
+SCRIPT = """
+import hashlib, os, torch, torch.distributed as dist
+dist.init_process_group("p4reduce")
+tensor = torch.randn(5000, generator=torch.Generator().manual_seed(dist.get_rank()))
+dist.all_reduce(tensor)
+dist.broadcast(part := tensor[:7].clone(), src=1)
+pair = dist.new_group([0, dist.get_world_size() - 1])
+if pair is not dist.GroupMember.NON_GROUP_MEMBER:
+    dist.all_reduce(tensor, group=pair)
+whole = tensor.double()
+dist.broadcast(whole, src=0)
+print("hash", hashlib.sha256(whole.numpy().tobytes()).hexdigest(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def hashes(text):
+    return {line.split()[-1] for line in text.splitlines() if "hash" in line}
+
+
+@pytest.mark.parametrize("own_key", [False, True])
+def test_torchrun_on_two_machines_has_the_result_of_one(tmp_path, own_key):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    here = torchrun(tmp_path, 4, str(script), P4REDUCE_OUT=str(tmp_path / "one"))
+    more = {}
+    if own_key:
+        from p4reduce.group.transport import make_key
+
+        more["P4REDUCE_JOB_PEM"] = str(tmp_path / "job.pem")
+        (tmp_path / "job.pem").write_text(make_key())
+    with machines(2) as found:
+        started = []
+        for number, one in enumerate(found):
+            run = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2"]
+            run += ["--node-rank", str(number), "--master-addr", found[0].address, "--master-port", "29511"]
+            own = environment(tmp_path, P4REDUCE_OUT=str(tmp_path / "two"), **more)
+            started.append(
+                subprocess.Popen(
+                    ["nsenter", f"--net={one.path}", *run, str(script)],
+                    env=own,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+        there = [one.communicate(timeout=300)[0] for one in started]
+    assert [one.returncode for one in started] == [0, 0], there
+    assert hashes("".join(there)) == hashes(here)
+    assert len(hashes(here)) == 1
+    one, two = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two"))
+    assert one == two

@@ -1,0 +1,91 @@
+"""Machines on one machine: network namespaces on a bridge, or loopback addresses where this user may make none."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyroute2 import IPRoute
+
+from p4reduce.network.real.net.namespaces import inside, new_namespace
+
+T = TypeVar("T")
+
+
+@functools.cache
+def why_not() -> str | None:
+    """Why this process cannot enter network namespaces of its own; None if it can."""
+    try:
+        os.close(new_namespace())
+    except OSError as error:
+        return f"machines are network namespaces, which this user may not make here: {error.strerror}"
+    return None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """``address``: where the others reach it. ``namespace``: of its network; None: that of this process."""
+
+    address: str
+    namespace: int | None
+
+    @property
+    def path(self) -> str | None:
+        """Of its namespace, for nsenter(1)."""
+        return None if self.namespace is None else f"/proc/{os.getpid()}/fd/{self.namespace}"
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do ``work`` there: sockets that it opens are that machine's."""
+        return work() if self.namespace is None else inside(self.namespace, work)
+
+    def cut(self, first: "Machine") -> None:
+        """Pull its cable, at the side of the ``first`` machine: nobody hears of it."""
+
+        def down() -> None:
+            with IPRoute() as route:
+                index = route.link_lookup(ifname=f"m{self.address.rpartition('.')[2]}")[0]
+                route.link("set", index=index, state="down")
+
+        first.run(down)
+
+
+@contextlib.contextmanager
+def machines(count: int) -> Iterator[list[Machine]]:
+    """So many machines; gone with their namespaces at the end."""
+    if why_not() is not None:
+        yield [Machine(f"127.0.0.{number + 1}", None) for number in range(count)]
+        return
+    made = [Machine(f"10.77.0.{number + 1}", new_namespace()) for number in range(count)]
+    try:
+        made[0].run(functools.partial(_bridge, made))
+        for one in made[1:]:
+            one.run(functools.partial(_interface, one.address))
+        yield made
+    finally:
+        for one in made:
+            os.close(one.namespace)
+
+
+def _bridge(made: list[Machine]) -> None:
+    with IPRoute() as route:  # whose sockets are of the thread that uses them
+        _up(route, "lo")
+        route.link("add", ifname="br0", kind="bridge")
+        bridge = _up(route, "br0")
+        route.addr("add", index=bridge, address=made[0].address, prefixlen=24)
+        for number, one in enumerate(made[1:], 2):
+            route.link("add", ifname=f"m{number}", kind="veth", peer={"ifname": "eth0", "net_ns_fd": one.namespace})
+            route.link("set", index=_up(route, f"m{number}"), master=bridge)
+
+
+def _interface(address: str) -> None:
+    with IPRoute() as route:
+        _up(route, "lo")
+        route.addr("add", index=_up(route, "eth0"), address=address, prefixlen=24)
+
+
+def _up(route: IPRoute, name: str) -> int:
+    index = route.link_lookup(ifname=name)[0]
+    route.link("set", index=index, state="up")
+    return index
