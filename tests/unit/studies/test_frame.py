@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.base.errors import BadInput
 from p4reduce.group.errors import ClusterError
 from studies import frame
 from studies.frame import (
