@@ -142,17 +142,8 @@ class Pipeline:
 
 
 HashAlgorithm: TypeAlias = Literal[
-    "csum16",
-    "cksum16",
-    "crc16",
-    "crc16_custom",
-    "crc32",
-    "crc32_custom",
-    "crcCCITT",
-    "identity",
-    "xor16",
-    "xor32",
-]
+    "csum16", "cksum16", "crc16", "crc16_custom", "crc32", "crc32_custom", "crcCCITT", "identity", "xor16", "xor32",
+]  # fmt: skip
 """BMv2's names. The custom CRCs have the parameters of the plain ones; BMv2 lets Thrift change them."""
 
 

@@ -367,13 +367,10 @@ class HeaderGroups:
 
     def find(self, kind: str, name: object, where: str) -> Any:
         """A stack, union or union stack by its JSON type and name. Raises ProgramError."""
-        tables: dict[str, Mapping[str, Stack | Union]] = {
-            "header_stack": self.stacks,
-            "stack": self.stacks,
-            "header_union": self.unions,
-            "header_union_stack": self.union_stacks,
-            "union_stack": self.union_stacks,
-        }
+        tables: dict[str, Mapping[str, Stack | Union]] ={
+            "header_stack": self.stacks, "stack": self.stacks, "header_union": self.unions,
+            "header_union_stack": self.union_stacks, "union_stack": self.union_stacks,
+        }  # fmt: skip
         known = tables[kind]
         if not isinstance(name, str) or name not in known:
             raise ProgramError(f"{where}: unknown {kind} {name!r}")

@@ -248,13 +248,8 @@ class Program:
         return max(self.errors.values(), default=-1) + 1 + unlisted.index(name)
 
 
-CORE_ERRORS = (
-    "NoError",
-    "PacketTooShort",
-    "NoMatch",
-    "StackOutOfBounds",
-    "HeaderTooShort",
-    "ParserTimeout",
+CORE_ERRORS =(
+    "NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
     "ParserInvalidArgument",
-)
+)  # fmt: skip
 """Errors of P4's core library, in the order in which BMv2 numbers those that a program does not list."""

@@ -361,22 +361,16 @@ _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
         _PIPELINE,
     ),
 }  # fmt: skip
-_PLACES: Final = {
-    "parser": "a parser",
-    "checksum": "a checksum control",
-    "deparser": "a deparser",
-    "control": "a control",
+_PLACES: Final ={
+    "parser": "a parser", "checksum": "a checksum control", "deparser": "a deparser", "control": "a control",
     "action": "an action",
-}
+}  # fmt: skip
 
-_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], Place | None]]] = {
-    ("counter", "count"): Externs._count,
-    ("direct_counter", "count"): Externs._direct_count,
-    ("meter", "execute_meter"): Externs._execute_meter,
-    ("direct_meter", "read"): Externs._direct_meter,
-    ("register", "read"): Externs._register_read,
-    ("register", "write"): Externs._register_write,
-}
+_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], Place | None]]] ={
+    ("counter", "count"): Externs._count, ("direct_counter", "count"): Externs._direct_count,
+    ("meter", "execute_meter"): Externs._execute_meter, ("direct_meter", "read"): Externs._direct_meter,
+    ("register", "read"): Externs._register_read, ("register", "write"): Externs._register_write,
+}  # fmt: skip
 
 
 # Calls: which of the many kinds one is.

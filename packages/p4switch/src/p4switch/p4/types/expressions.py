@@ -19,25 +19,13 @@ class Expressions(Part):
         self.coercion = Coercion(env)
         self.resolver = TypeResolver(env, self.constant)
         operators = Operators(env, self.coercion, self.check)
-        self._methods: dict[type[tree.Expression], Callable[[Any], kinds.Type]] = {
-            tree.Number: self._number,
-            tree.Boolean: self._boolean,
-            tree.Text: self._text,
-            tree.Name: self._name,
-            tree.Member: self._member,
-            tree.Index: self._index,
-            tree.Slice: self._slice,
-            tree.Ternary: self._ternary,
-            tree.Unary: operators.check_unary,
-            tree.Binary: operators.check_binary,
-            tree.ListOf: self._list_of,
-            tree.Record: self._record_of,
-            tree.Cast: self._cast_of,
-            tree.TypeName: self._type_name,
-            tree.Call: check_call,
-            tree.Default: self._default,
-            tree.InvalidHeader: self._invalid_header,
-        }
+        self._methods: dict[type[tree.Expression], Callable[[Any], kinds.Type]] ={
+            tree.Number: self._number, tree.Boolean: self._boolean, tree.Text: self._text, tree.Name: self._name,
+            tree.Member: self._member, tree.Index: self._index, tree.Slice: self._slice, tree.Ternary: self._ternary,
+            tree.Unary: operators.check_unary, tree.Binary: operators.check_binary, tree.ListOf: self._list_of,
+            tree.Record: self._record_of, tree.Cast: self._cast_of, tree.TypeName: self._type_name,
+            tree.Call: check_call, tree.Default: self._default, tree.InvalidHeader: self._invalid_header,
+        }  # fmt: skip
 
     def check(self, node: tree.Expression) -> kinds.Type:
         """The type of an expression, which is written into it; UNKNOWN after an error."""
