@@ -35,6 +35,9 @@ from p4switch.p4.types.warnings import nodes
 # What code may write: whether an argument can stand for itself or must be copied in (specification, section 6.7).
 
 
+Callable = tree.Action | tree.Function | tree.Program
+
+
 class Writes:
     """Finds what code writes; ``of`` gives left sides, in terms of the code's own names."""
 
@@ -42,7 +45,7 @@ class Writes:
         self._known: dict[Any, list[tree.Expression]] = {}
         self._named: dict[Any, set[tree.Parameter]] = {}
 
-    def of(self, callee: tree.Action | tree.Function | tree.Program) -> list[tree.Expression]:
+    def of(self, callee: Callable) -> list[tree.Expression]:
         """Every left side and every ``out`` argument in a callee and in what it calls."""
         found = self._known.get(callee)
         if found is None:
@@ -50,7 +53,7 @@ class Writes:
             found = self._known[callee] = list(self._of_callee(callee))
         return found
 
-    def names(self, callee: tree.Action | tree.Function | tree.Program) -> set[tree.Parameter]:
+    def names(self, callee: Callable) -> set[tree.Parameter]:
         """The parameters that a callee names anywhere."""
         found = self._named.get(callee)
         if found is None:
@@ -61,83 +64,32 @@ class Writes:
             }
         return found
 
-    def _of_callee(self, callee: tree.Action | tree.Function | tree.Program) -> Iterator[tree.Expression]:
-        if isinstance(callee, tree.Program):
-            for local in callee.locals:
-                if isinstance(local, tree.Action):
-                    yield from self._statements(local.body)
-                elif isinstance(local, tree.Variable) and local.initial is not None:
-                    yield from self._expression(local.initial)
-            for state in callee.states:
-                for item in state.items:
-                    yield from self._statements(item)
-        if callee.body is not None:
-            yield from self._statements(callee.body)
-
-    def _statements(self, node: Any) -> Iterator[tree.Expression]:
-        match node:
-            case tree.Block():
-                for item in node.items:
-                    yield from self._statements(item)
-            case tree.Assign():
+    def _of_callee(self, callee: Callable) -> Iterator[tree.Expression]:
+        for node in nodes(callee):
+            if isinstance(node, tree.Assign):
                 yield node.left
-                yield from self._expression(node.right)
-            case tree.CallStatement():
-                yield from self._expression(node.call)
-            case tree.Variable():
-                if node.initial is not None:
-                    yield from self._expression(node.initial)
-            case tree.Return():
-                if node.value is not None:
-                    yield from self._expression(node.value)
-            case tree.Switch():
-                yield from self._expression(node.subject)
-                for case in node.cases:
-                    if case.body is not None:
-                        yield from self._statements(case.body)
-            case tree.For():
-                yield from self._expression(node.condition)
-                for item in (*node.initial, *node.updates, node.body):
-                    yield from self._statements(item)
-            case _ if hasattr(node, "condition"):
-                yield from self._expression(node.condition)
-                yield from self._statements(node.yes)
-                if node.no is not None:
-                    yield from self._statements(node.no)
+            elif isinstance(node, tree.Call):
+                yield from self._of_call(node)
 
-    def _expression(self, node: Any) -> Iterator[tree.Expression]:
-        if not isinstance(node, tree.Expression) or not node.effects:
-            return
-        if not isinstance(node, tree.Call):
-            for name in node.__dataclass_fields__:
-                inner = getattr(node, name)
-                for part in inner if isinstance(inner, list) else (inner,):
-                    yield from self._expression(part[1] if isinstance(part, tuple) else part)
-            return
-        for value in node.bound:
-            if value is not None:
-                yield from self._expression(value)
+    def _of_call(self, node: tree.Call) -> Iterator[tree.Expression]:
         target = node.target
-        parameters = getattr(target, "parameters", [])
-        for parameter, value in zip(parameters, node.bound, strict=False):
-            if parameter.direction in ("out", "inout") and value is not None:
-                yield value
-        if isinstance(node.callee, tree.Member):
-            yield from self._expression(node.callee.base)
-            if isinstance(target, str):
-                yield node.callee.base
-        if isinstance(target, tree.Action):
-            # An action writes what its control can see.
-            own = set(target.parameters)
-            yield from (e for e in self.of(target) if root(e) not in own)
-        elif isinstance(target, tree.Table):
-            for ref in target.actions:
-                if isinstance(ref.target, tree.Action):
-                    own = set(ref.target.parameters)
-                    yield from (e for e in self.of(ref.target) if root(e) not in own)
-                    for parameter, value in zip(ref.target.parameters, ref.bound, strict=False):
-                        if parameter.direction in ("out", "inout") and value is not None:
-                            yield value
+        yield from _outs(getattr(target, "parameters", []), node.bound)
+        if isinstance(node.callee, tree.Member) and isinstance(target, str):
+            yield node.callee.base
+        refs = target.actions if isinstance(target, tree.Table) else []
+        for action in [target, *(ref.target for ref in refs)]:
+            if isinstance(action, tree.Action):
+                # An action writes what its control can see.
+                own = set(action.parameters)
+                yield from (e for e in self.of(action) if root(e) not in own)
+        for ref in refs:
+            yield from _outs(getattr(ref.target, "parameters", []), ref.bound)
+
+
+def _outs(parameters: Sequence[tree.Parameter], values: Sequence[tree.Expression | None]) -> Iterator[tree.Expression]:
+    for parameter, value in zip(parameters, values, strict=False):
+        if parameter.direction in ("out", "inout") and value is not None:
+            yield value
 
 
 def root(node: tree.Expression) -> Any:
@@ -187,7 +139,7 @@ class Inlining(Part):
         self.ctx.within -= 1
         made, self.ctx.out = self.ctx.out, outer
         if self.ctx.where == "control":
-            self.ctx.out.append(Invoke(node.at, node.end, action.name, made))
+            self.ctx.out.append(Invoke(node.at, node.end, made, action.name))
         else:
             self.ctx.out += made
 
@@ -205,7 +157,7 @@ class Inlining(Part):
         parameters: Sequence[tree.Parameter],
         arguments: Sequence[tree.Expression | None],
         inner: Environment,
-        code: tree.Action | tree.Function | tree.Program,
+        code: Callable,
         path: str,
         closed: bool,
     ) -> None:
@@ -266,7 +218,7 @@ class Inlining(Part):
         parameters: Sequence[tree.Parameter],
         places: Sequence[Any],
         inner: Environment,
-        code: tree.Action | tree.Function | tree.Program,
+        code: Callable,
         closed: bool,
     ) -> None:
         """Binds parameters: to their arguments where nobody can tell, else to copies."""
@@ -314,7 +266,7 @@ class Inlining(Part):
             self.ctx.expressions.assign(copy, place, node)
             inner.bound[parameter] = copy
 
-    def _written(self, code: tree.Action | tree.Function | tree.Program, inner: Environment) -> Leaves:
+    def _written(self, code: Callable, inner: Environment) -> Leaves:
         """The fields that code may write, with parameters bound so far."""
         found: Leaves = set()
         for expression in self.writes.of(code):

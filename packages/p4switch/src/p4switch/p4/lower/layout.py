@@ -17,6 +17,11 @@ class Code:
     at: int
     end: int
 
+    @property
+    def parts(self) -> tuple[list["Code"], ...]:
+        """Steps within it."""
+        return ()
+
 
 @dataclass(slots=True, eq=False)
 class Do(Code):
@@ -34,20 +39,35 @@ class Branch(Code):
     yes: list[Code]
     no: list[Code]
 
+    @property
+    def parts(self) -> tuple[list[Code], ...]:
+        """Both branches."""
+        return self.yes, self.no
+
 
 @dataclass(slots=True, eq=False)
-class Labelled(Code):
-    """Steps that ``Leave`` ends early."""
+class Body(Code):
+    """Steps one after the other."""
 
     body: list[Code]
+
+    @property
+    def parts(self) -> tuple[list[Code], ...]:
+        """The steps."""
+        return (self.body,)
+
+
+@dataclass(slots=True, eq=False)
+class Labelled(Body):
+    """Steps that ``Leave`` ends early."""
+
     label: object
 
 
 @dataclass(slots=True, eq=False)
-class Loop(Code):
+class Loop(Body):
     """Steps that begin again and again, until ``Leave`` goes behind the loop or beyond."""
 
-    steps: list[Code]
     label: object
 
 
@@ -64,11 +84,10 @@ class Stop(Code):
 
 
 @dataclass(slots=True, eq=False)
-class Invoke(Code):
+class Invoke(Body):
     """An action that is called by name; it stays one, so that people see it."""
 
     name: str
-    body: list[Code]
 
 
 @dataclass(slots=True, eq=False)
@@ -221,7 +240,7 @@ class ActionLayout:
     def _loop(self, code: Loop) -> None:
         self._labels[code.label] = []
         begin = len(self.primitives)
-        self._list(code.steps)
+        self._list(code.body)
         self._aim(self._jump(code), begin)
         self._land(code.label)
 
@@ -397,7 +416,7 @@ class ParserLayout:
         head, behind = self._state("loop"), self._state("behind")
         self._labels[code.label] = behind["name"]
         self._always(state, head["name"])
-        last = self._list(code.steps, head)
+        last = self._list(code.body, head)
         if last is not None:
             self._always(last, head["name"])
         return behind
@@ -427,17 +446,10 @@ class ParserLayout:
 
 def _leaves(codes: Sequence[Code], label: object) -> bool:
     """Whether steps go to a label."""
-    for code in codes:
-        match code:
-            case Leave() if code.label is label:
-                return True
-            case Branch() if _leaves(code.yes, label) or _leaves(code.no, label):
-                return True
-            case Labelled() | Invoke() if _leaves(code.body, label):
-                return True
-            case Loop() if _leaves(code.steps, label):
-                return True
-    return False
+    return any(
+        (isinstance(code, Leave) and code.label is label) or any(_leaves(part, label) for part in code.parts)
+        for code in codes
+    )
 
 
 def _default(following: str | None) -> Json:
@@ -619,16 +631,10 @@ class PipelineLayout:
 
 def _empty(codes: Sequence[Code]) -> bool:
     """Whether steps do nothing."""
-    for code in codes:
-        match code:
-            case Labelled() if _empty(code.body):
-                continue
-            case Leave():
-                continue
-            case Branch() if _empty(code.yes) and _empty(code.no):
-                continue
-        return False
-    return True
+    return all(
+        isinstance(code, Leave) or (isinstance(code, Labelled | Branch) and all(map(_empty, code.parts)))
+        for code in codes
+    )
 
 
 def _following(node: Json) -> list[str | None]:

@@ -6,7 +6,19 @@ from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, expect
 from p4switch.p4.lower.expressions import Expressions
 from p4switch.p4.lower.externs import Calls, Externs
 from p4switch.p4.lower.inlining import Inlining, Packets
-from p4switch.p4.lower.layout import ActionLayout, Case, Code, Do, Graph, ParserLayout, PipelineLayout, SourceInfo, Step
+from p4switch.p4.lower.layout import (
+    ActionLayout,
+    Case,
+    Code,
+    Do,
+    Graph,
+    Invoke,
+    Labelled,
+    ParserLayout,
+    PipelineLayout,
+    SourceInfo,
+    Step,
+)
 from p4switch.p4.lower.statements import Loops, Statements, Tables, ranges_as_masks
 from p4switch.p4.lower.storage import (
     ActionInstance,
@@ -633,6 +645,5 @@ class Emitter:
 def _flat(codes: list[Code]) -> list[Code]:
     found: list[Code] = []
     for code in codes:
-        inner = getattr(code, "body", None)
-        found += _flat(inner) if isinstance(inner, list) else [code]
+        found += _flat(code.body) if isinstance(code, Labelled | Invoke) else [code]
     return found

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from p4switch.p4.diagnostics import SourceFault, expect
-from p4switch.p4.lower.layout import Apply, Branch, Code, Invoke, Labelled, Leave, Loop, Stop
+from p4switch.p4.lower.layout import Apply, Branch, Code, Labelled, Leave, Loop, Stop
 from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, Part, TableInstance, storage_width
 from p4switch.p4.lower.values import (
     FALSE,
@@ -343,7 +343,7 @@ class Loops(Part):
         What leaves more than the loop (``return``) sets a flag of its own, and the pipeline goes by it.
         """
         flags: dict[object, FieldPlace] = {}
-        loop.steps = self._with_flags(loop.steps, {loop.label}, loop.label, flags)
+        loop.body = self._with_flags(loop.body, {loop.label}, loop.label, flags)
         for flag in flags.values():
             self.ctx.expressions.assign(flag, Value(kinds.BOOL, FALSE, False), loop)
         self.ctx.out.append(loop)
@@ -355,21 +355,15 @@ class Loops(Part):
     ) -> list[Code]:
         found: list[Code] = []
         for code in codes:
-            match code:
-                case Branch():
-                    code.yes = self._with_flags(code.yes, within, behind, flags)
-                    code.no = self._with_flags(code.no, within, behind, flags)
-                case Labelled() | Invoke():
-                    inner = within | {code.label} if isinstance(code, Labelled) else within
-                    code.body = self._with_flags(code.body, inner, behind, flags)
-                case Loop():
-                    code.steps = self._with_flags(code.steps, within | {code.label}, behind, flags)
-                case Leave() if code.label not in within:
-                    flag = flags.setdefault(code.label, self.ctx.temporary(kinds.BOOL))
-                    found += self.ctx.expressions.collected(
-                        lambda flag=flag, at=code: self.ctx.expressions.assign(flag, Value(kinds.BOOL, TRUE, True), at)
-                    )
-                    code.label = behind
+            inner = within | {code.label} if isinstance(code, Labelled | Loop) else within
+            for part in code.parts:
+                part[:] = self._with_flags(part, inner, behind, flags)
+            if isinstance(code, Leave) and code.label not in within:
+                flag = flags.setdefault(code.label, self.ctx.temporary(kinds.BOOL))
+                found += self.ctx.expressions.collected(
+                    lambda flag=flag, at=code: self.ctx.expressions.assign(flag, Value(kinds.BOOL, TRUE, True), at)
+                )
+                code.label = behind
             found.append(code)
         return found
 
