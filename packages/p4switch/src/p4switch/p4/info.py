@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
 from p4switch.p4.inventory import Inventory, UsedAction
-from p4switch.p4.lower.programs import Emitter, local_name
+from p4switch.p4.lower.programs import Emitter
 from p4switch.p4.lower.statements import key_name
 from p4switch.p4.lower.storage import Instance, TableInstance
 from p4switch.p4.syntax.expressions import ExpressionParser
@@ -251,11 +251,11 @@ class TypeSpecs:
             case kinds.CompositeType():
                 self._composite(kind)
                 word = {"struct": "struct", "header": "header", "header_union": "header_union"}[kind.kind]
-                return [(word, [("name", shown_name(kind))])]
+                return [(word, [("name", kind.declaration.shown)])]
             case kinds.StackType(element, size):
                 self._composite(element)
                 word = element.kind
-                return [(f"{word}_stack", [(word, [("name", shown_name(element))]), ("size", size)])]
+                return [(f"{word}_stack", [(word, [("name", element.declaration.shown)]), ("size", size)])]
             case kinds.EnumType():
                 self._enum(kind)
                 word = "serializable_enum" if kind.base is not None else "enum"
@@ -272,7 +272,7 @@ class TypeSpecs:
 
     def _composite(self, kind: kinds.CompositeType) -> None:
         section = {"struct": "structs", "header": "headers", "header_union": "header_unions"}[kind.kind]
-        name = shown_name(kind)
+        name = kind.declaration.shown
         if name in self._named[section]:
             return
         members: Message = []
@@ -320,12 +320,6 @@ class TypeSpecs:
 def _number(kind: kinds.Type) -> kinds.Type:
     bare = plain(kind)
     return bare.base if isinstance(bare, kinds.EnumType) and bare.base is not None else bare
-
-
-def shown_name(kind: kinds.CompositeType) -> str:
-    """The name of a type for the control plane."""
-    note = kind.declaration.annotation("name")
-    return str(note.string) if note is not None and note.string else kind.name
 
 
 def translation_of(kind: kinds.Type) -> tuple[str, int | None] | None:
@@ -410,7 +404,7 @@ class P4Info:
         for instance in inventory.externs:
             add(_EXTERNS[instance.type.name], instance.name, id_of(instance.declaration.annotations))
         for item in self._controller_headers():
-            add(CONTROLLER_HEADER, local_name(item), id_of(item.annotations))
+            add(CONTROLLER_HEADER, item.shown, id_of(item.annotations))
         for name, _ in inventory.digests:
             add(DIGEST, name)
 
@@ -493,7 +487,7 @@ class P4Info:
         numbers = _numbers([p.annotations for p in action.parameters])
         for parameter, number in zip(action.parameters, numbers, strict=True):
             kind = parameter.type
-            item: Message = [("id", number), ("name", local_name(parameter))]
+            item: Message = [("id", number), ("name", parameter.shown)]
             item += plain_annotations(parameter.annotations)
             plain_enum = isinstance(kind, kinds.EnumType) and kind.base is None
             item += [] if plain_enum else _width(control_plane_width(kind))
@@ -558,7 +552,7 @@ class P4Info:
             for declared, number in zip(bare.declaration.fields, numbers, strict=True):
                 match = declared.annotation("match")
                 word = match.tokens[0][1].upper() if match is not None and match.tokens else "EXACT"
-                inner: Message = [("id", number), ("name", local_name(declared))]
+                inner: Message = [("id", number), ("name", declared.shown)]
                 inner += plain_annotations(declared.annotations, ("match",))
                 inner += _width(control_plane_width(bare.fields[declared.name]))
                 inner.append(("match_type", Word(word)))
@@ -585,13 +579,13 @@ class P4Info:
             if isinstance(d, Composite)
             and d.annotation("controller_header") is not None
             and d.annotation("hidden") is None
-            and shown_name(d.type) in self.inventory.header_types
+            and d.shown in self.inventory.header_types
         ]
 
     def _header(self, item: Composite) -> Message:
         note = item.annotation("controller_header")
         name = note.string if note is not None and note.string else item.name
-        preamble: Message = [("id", self.symbols.id(CONTROLLER_HEADER, local_name(item)))]
+        preamble: Message = [("id", self.symbols.id(CONTROLLER_HEADER, item.shown))]
         preamble += [("name", name), ("alias", name)]
         preamble += plain_annotations(item.annotations) + documentation(item.annotations)
         preamble += structured_annotations(item.annotations)
@@ -613,7 +607,7 @@ def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, 
     found: list[tuple[str, Any, kinds.Type]] = []
     for declared in kind.declaration.fields:
         inner = kind.fields[declared.name]
-        shown = prefix + local_name(declared)
+        shown = prefix + declared.shown
         if isinstance(inner, kinds.CompositeType):
             found += flat_fields(inner, f"{shown}.")
         else:

@@ -12,7 +12,6 @@ from p4switch.device import Device
 from p4switch.p4runtime.errors import Code, P4RuntimeError, decode, encode
 from p4switch.p4runtime.p4info import (
     CounterInfo,
-    ExternInfo,
     MeterInfo,
     RegisterInfo,
     Schema,
@@ -186,11 +185,10 @@ class Direct:
     message: ClassVar[type[Any]]
     no_default: ClassVar[str]
 
-    def __init__(self, schema: Schema, device: Device, tables: TableEntries, externs: ExternInfo) -> None:
+    def __init__(self, schema: Schema, device: Device, tables: TableEntries) -> None:
         self._schema = schema
         self._device = device
         self._tables = tables
-        self._externs = externs
 
     def write(self, kind: Kind, entry: Any) -> None:
         """Sets what belongs to one entry. Raises P4RuntimeError."""
@@ -271,7 +269,7 @@ class DirectMeterEntries(Direct):
     no_default = "a miss runs no direct meter"
 
     def _has(self, info: TableInfo) -> bool:
-        return info.id in self._externs.metered
+        return info.id in self._schema.metered
 
     def _set(self, info: TableInfo, table: Table, key: TableEntry, entry: p4r.DirectMeterEntry, what: str) -> None:
         config = meter_config(entry.config, what) if entry.HasField("config") else None
@@ -285,8 +283,8 @@ class DirectMeterEntries(Direct):
 class ValueSetEntries:
     """Reads and writes the value sets of one device."""
 
-    def __init__(self, externs: ExternInfo, device: Device) -> None:
-        self._externs = externs
+    def __init__(self, schema: Schema, device: Device) -> None:
+        self._schema = schema
         self._device = device
 
     def write(self, kind: Kind, entry: p4r.ValueSetEntry) -> None:
@@ -306,7 +304,7 @@ class ValueSetEntries:
     def read(self, wanted: p4r.ValueSetEntry) -> Iterator[p4r.ValueSetEntry]:
         """One set, or all where the id is 0. Raises P4RuntimeError."""
         infos = (
-            list(self._externs.value_sets.values())
+            list(self._schema.value_sets.values())
             if wanted.value_set_id == 0
             else [self._value_set(wanted.value_set_id)]
         )
@@ -317,7 +315,7 @@ class ValueSetEntries:
         )
 
     def _value_set(self, ident: int) -> ValueSetInfo:
-        info = self._externs.value_sets.get(ident)
+        info = self._schema.value_sets.get(ident)
         if info is None:
             raise invalid(f"there is no value set with id {ident}")
         return info

@@ -136,7 +136,7 @@ class Programs(Part):
         if isinstance(declaration, tree.Program):
             name = prefix + declaration.name  # an annotation of the type names no instance
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
-        found = Instance(prefix + local_name(declaration), value.type, arguments, declaration, value.at)
+        found = Instance(prefix + declaration.shown, value.type, arguments, declaration, value.at)
         self.ctx.instances.append(found)
         return found
 
@@ -284,15 +284,9 @@ class Programs(Part):
         return self.ctx.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
 
 
-def local_name(declaration: tree.Declaration) -> str:
-    """What the control plane calls something within what is around it."""
-    note = declaration.annotation("name")
-    return note.string if note is not None and note.string else declaration.name
-
-
 def full_name(declaration: tree.Declaration, around: Instance | None) -> str:
     """What the control plane calls something; a name that begins with a dot is whole already."""
-    name = local_name(declaration)
+    name = declaration.shown
     if name.startswith("."):
         return name[1:]
     return f"{around.name}.{name}" if around is not None else name

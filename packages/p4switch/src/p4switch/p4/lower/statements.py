@@ -52,10 +52,7 @@ def spelled(node: tree.Expression) -> str | None:
             kind = kinds.plain(base.type) if base.type is not None else None
             name = node.name
             if isinstance(kind, kinds.CompositeType):
-                for declared in kind.declaration.fields:
-                    note = declared.annotation("name") if declared.name == name else None
-                    if note is not None and note.string:
-                        name = note.string
+                name = next((f.shown for f in kind.declaration.fields if f.name == name), name)
             if name.startswith("."):
                 return name[1:]
             inner = spelled(base)
@@ -671,9 +668,9 @@ class Tables(Part):
             known: Instance | None = self.ctx.environment.bound.get(key)
             if known is None:
                 kind = expect(value.type, kinds.DeclaredType)
-                note = at.annotation("name")
                 arguments = [self.ctx.evaluate(v) for v in value.bound]
-                name = note.string if note is not None and note.string else f"{table.name}.{at.name}"
+                note = at.annotation("name")
+                name = (note.string if note is not None else None) or f"{table.name}.{at.name}"
                 known = Instance(name.removeprefix("."), kind, arguments, at, value.at)
                 self.ctx.environment.bound[key] = known
             return known
@@ -714,5 +711,4 @@ def _match_type(keys: list[Json]) -> str:
 
 def global_name(action: tree.Action) -> str:
     """The name of an action at the top level of a program."""
-    note = action.annotation("name")
-    return (note.string if note is not None and note.string else action.name).removeprefix(".")
+    return action.shown.removeprefix(".")

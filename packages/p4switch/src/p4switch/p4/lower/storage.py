@@ -316,8 +316,7 @@ class Storage:
     # --- types of headers
 
     def _type_name(self, kind: kinds.CompositeType) -> str:
-        note = kind.declaration.annotation("name")
-        return self.unique(note.string if note is not None and note.string else kind.name, self._type_names)
+        return self.unique(kind.declaration.shown, self._type_names)
 
     def header_type(self, kind: kinds.CompositeType, at: int) -> tuple[str, dict[str, Any]]:
         """The name of a header's type and its layout; see HeaderPlace."""
@@ -341,11 +340,10 @@ class Storage:
 
     def _layout(self, kind: kinds.CompositeType, prefix: str, fields: list[list[Any]], at: int) -> dict[str, Any]:
         layout: dict[str, Any] = {}
-        notes = {f.name: f.annotation("name") for f in kind.declaration.fields}
+        names = {f.name: f.shown for f in kind.declaration.fields}
         for name, inner in kind.fields.items():
             bare = kinds.plain(inner)
-            note = notes.get(name)
-            shown = prefix + (note.string if note is not None and note.string else name)
+            shown = prefix + names[name]
             if isinstance(bare, kinds.CompositeType):
                 layout[name] = (inner, self._layout(bare, f"{shown}.", fields, at))
             else:
