@@ -18,18 +18,18 @@ from finsy.proto import p4r
 from p4switch.abi import MAX_FRAME_BYTES
 from p4switch.device import Device
 from p4switch.p4runtime.arbitration import Permit, entity_id, permit_all, table_entry
-from p4switch.p4runtime.cell_entries import (
+from p4switch.p4runtime.digest_entries import Clock, DigestEntries
+from p4switch.p4runtime.entities import (
     CounterEntries,
     DirectCounterEntries,
     DirectMeterEntries,
     MeterEntries,
     RegisterEntries,
+    ReplicationEntries,
     ValueSetEntries,
 )
-from p4switch.p4runtime.digest_entries import Clock, DigestEntries
 from p4switch.p4runtime.errors import Code, P4RuntimeError, decode, encode
 from p4switch.p4runtime.p4info import Field, ProfileInfo, Schema, check_conformity, load_schema
-from p4switch.p4runtime.replication_entries import ReplicationEntries
 from p4switch.p4runtime.table_entries import ProfileEntries, TableEntries
 from p4switch.p4runtime.updates import Kind, copied, invalid
 from p4switch.program import Program, ProgramError, load_program

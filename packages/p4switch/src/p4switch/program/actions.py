@@ -576,8 +576,6 @@ def operands(primitive: Primitive) -> Iterator[Expr]:
             yield length
         case OneOf(cases=cases):
             yield from (condition for condition, _ in cases)
-        case _:
-            pass
 
 
 def target_of(primitive: Primitive) -> FieldRef | None:

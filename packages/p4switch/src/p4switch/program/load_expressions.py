@@ -93,8 +93,6 @@ def _check_numbers(expr: model.Expr, where: str) -> None:
             raise ProgramError(f"{where}: a cast to {width} bits, not 1 to {MAX_BITS}")
         case model.Lookahead(offset, width) if not (0 <= offset <= MAX_LOOKAHEAD_OFFSET and 1 <= width <= MAX_BITS):
             raise ProgramError(f"{where}: lookahead of {width} bits at {offset}")
-        case _:
-            pass
 
 
 # Header types, instances and field aliases from the JSON.

@@ -86,8 +86,6 @@ def _check_extern(primitive: model.Primitive, program: model.Program, where: str
                 raise ProgramError(f"{where}: meter {name!r} is a table's direct meter")
             if target.width > 64:
                 raise ProgramError(f"{where}: {target} has {target.width} bits, too many for a color")
-        case _:
-            pass
 
 
 # Tables: whose they are, what their keys and constant entries hold, what shares an action profile.
