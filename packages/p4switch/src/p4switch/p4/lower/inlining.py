@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault, expect
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.layout import Invoke, Labelled
 from p4switch.p4.lower.storage import (
     ActionInstance,
@@ -15,18 +17,6 @@ from p4switch.p4.lower.storage import (
     ProgramInstance,
     is_scalar,
     storage_width,
-)
-from p4switch.p4.lower.values import (
-    FieldPlace,
-    HeaderPlace,
-    Json,
-    NoHeader,
-    Place,
-    StackPlace,
-    StructPlace,
-    UnionPlace,
-    Value,
-    is_constant,
 )
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
@@ -112,7 +102,7 @@ class Inlining(Part):
         self.writes = Writes()
         self._put = 0
 
-    def call_function(self, node: tree.Call, function: tree.Function) -> Place | None:
+    def call_function(self, node: tree.Call, function: tree.Function) -> bmv2.Place | None:
         """A function of the program; where its result is."""
         types = {v: self.ctx.types.substitute(t, self.ctx.environment.types) for v, t in node.type_arguments.items()}
         inner = Environment(self.ctx.program_environment, types)
@@ -227,14 +217,16 @@ class Inlining(Part):
             if parameter.direction not in ("out", "inout"):
                 continue
             kind = self.ctx.types.substitute(parameter.type, inner.types)
-            mine: Leaves = set(place.leaves()) if isinstance(place, Place) else set()
-            others = [set(p.leaves()) for i, p in enumerate(places) if i != index and isinstance(p, Place)]
-            apart = closed and isinstance(place, Place) and place.fixed and not any(overlap(mine, o) for o in others)
+            mine: Leaves = set(place.leaves()) if isinstance(place, bmv2.Place) else set()
+            others = [set(p.leaves()) for i, p in enumerate(places) if i != index and isinstance(p, bmv2.Place)]
+            apart = (
+                closed and isinstance(place, bmv2.Place) and place.fixed and not any(overlap(mine, o) for o in others)
+            )
             if apart and place.type is kind:
                 inner.bound[parameter] = place
                 outs.append(mine)
                 continue
-            wanders = parameter.direction == "inout" and isinstance(place, Place) and not place.fixed
+            wanders = parameter.direction == "inout" and isinstance(place, bmv2.Place) and not place.fixed
             if wanders and parameter not in self.writes.names(code):
                 inner.bound[parameter] = place  # a copy would read what may lie beyond its stack
                 continue
@@ -250,10 +242,10 @@ class Inlining(Part):
                 continue
             if place is None:
                 raise SourceFault(node.at, f"the argument {parameter.name!r} is missing")
-            if not isinstance(place, Place) or isinstance(place, NoHeader):
+            if not isinstance(place, bmv2.Place) or isinstance(place, bmv2.NoHeader):
                 inner.bound[parameter] = place
                 continue
-            if isinstance(place, Value) and is_constant(place.data):
+            if isinstance(place, bmv2.Value) and bmv2.is_constant(place.data):
                 inner.bound[parameter] = place
                 continue
             if written is None:
@@ -272,7 +264,7 @@ class Inlining(Part):
         for expression in self.writes.of(code):
             declaration = root(expression)
             bound = inner.find(declaration) if declaration is not None else None
-            if isinstance(bound, Place):
+            if isinstance(bound, bmv2.Place):
                 found |= set(_narrowed(expression, bound).leaves())
         return found
 
@@ -281,24 +273,24 @@ class Inlining(Part):
         for parameter in parameters:
             if parameter.direction == "out":
                 place = inner.bound.get(parameter)
-                if isinstance(place, Place):
+                if isinstance(place, bmv2.Place):
                     self.invalidate(place, node)
 
-    def invalidate(self, place: Place, at: Any) -> None:
+    def invalidate(self, place: bmv2.Place, at: Any) -> None:
         """Makes every header in a place invalid."""
         match place:
-            case StructPlace():
+            case bmv2.StructPlace():
                 for member in place.members.values():
                     self.invalidate(member, at)
-            case StackPlace():
+            case bmv2.StackPlace():
                 for element in place.elements:
                     self.invalidate(element, at)
-            case UnionPlace():
-                self.ctx.expressions.assign(place, NoHeader(place.type), at)
+            case bmv2.UnionPlace():
+                self.ctx.expressions.assign(place, bmv2.NoHeader(place.type), at)
             case _ if not is_scalar(place.type) and kinds.is_header(kinds.plain(place.type)):
-                self.ctx.expressions.assign(place, NoHeader(place.type), at)
+                self.ctx.expressions.assign(place, bmv2.NoHeader(place.type), at)
 
-    def fresh(self, item: tree.Variable) -> Place:
+    def fresh(self, item: tree.Variable) -> bmv2.Place:
         """A place for a local variable; an action has the same one wherever it is put in.
 
         Whoever reads a variable that was never set then sees what p4c's program sees: what the action left there.
@@ -325,7 +317,7 @@ def overlap(one: Leaves, other: Leaves) -> bool:
     return bool(whole) and any(header in whole for header, _ in one)
 
 
-def _narrowed(expression: tree.Expression, place: Place) -> Place:
+def _narrowed(expression: tree.Expression, place: bmv2.Place) -> bmv2.Place:
     """The part of a place that a left side names, as far as its members are structs."""
     names: list[str] = []
     node = expression
@@ -336,7 +328,7 @@ def _narrowed(expression: tree.Expression, place: Place) -> Place:
             names.clear()
         node = node.base
     for name in reversed(names):
-        if isinstance(place, StructPlace) and name in place.members:
+        if isinstance(place, bmv2.StructPlace) and name in place.members:
             place = place.members[name]
         else:
             break
@@ -349,7 +341,7 @@ def _narrowed(expression: tree.Expression, place: Place) -> Place:
 class Packets(Part):
     """Lowers what parsers and deparsers do with packets."""
 
-    def on_packet(self, node: tree.Call, extern: str, method: str) -> Place | None:
+    def on_packet(self, node: tree.Call, extern: str, method: str) -> bmv2.Place | None:
         """A method of the packet."""
         if extern == "packet_out":
             if self.ctx.where != "deparser":
@@ -390,7 +382,7 @@ class Packets(Part):
             # Over what nobody looks at.
             given = node.type_arguments.get(node.target.type_variables[0])
             if given is not None and kinds.is_header(kinds.plain(given)):
-                unused = expect(self.ctx.storage.allocate("unused", given, node.at), HeaderPlace)
+                unused = expect(self.ctx.storage.allocate("unused", given, node.at), bmv2.HeaderPlace)
                 self.ctx.do(node, "extract", {"type": "regular", "value": unused.name})
                 return
         value = self._first(node)
@@ -423,14 +415,14 @@ class Packets(Part):
             and value.name == "next"
             and isinstance(self._stack_type(value.base), kinds.StackType)
         ):
-            return {"type": "stack", "value": expect(self.ctx.expressions.place(value.base), StackPlace).name}
+            return {"type": "stack", "value": expect(self.ctx.expressions.place(value.base), bmv2.StackPlace).name}
         inner = value.base if isinstance(value, tree.Member) else None
         if isinstance(value, tree.Member) and isinstance(inner, tree.Member) and inner.name == "next":
             stack = self.ctx.expressions.place(inner.base)
-            if isinstance(stack, StackPlace):
+            if isinstance(stack, bmv2.StackPlace):
                 return {"type": "union_stack", "value": [stack.name, value.name]}
         place = self.ctx.expressions.place(value)
-        if not isinstance(place, HeaderPlace):
+        if not isinstance(place, bmv2.HeaderPlace):
             hint = "Use .next, or an index that is a number."
             raise SourceFault(value.at, "BMv2 extracts headers that the program names", hint)
         return {"type": "regular", "value": place.name}
@@ -440,31 +432,31 @@ class Packets(Part):
 
     # --- lookahead
 
-    def _lookahead(self, node: tree.Call, kind: kinds.Type) -> Place:
+    def _lookahead(self, node: tree.Call, kind: kinds.Type) -> bmv2.Place:
         place = self.ctx.storage.allocate("tmp", kind, node.at)
         self._look(place, kind, 0, node)
         return place
 
-    def _look(self, place: Place, kind: kinds.Type, offset: int, node: tree.Call) -> int:
+    def _look(self, place: bmv2.Place, kind: kinds.Type, offset: int, node: tree.Call) -> int:
         """Fills a place from the bits at an offset; the offset behind them."""
         bare = kinds.plain(kind)
         match place:
-            case HeaderPlace():
+            case bmv2.HeaderPlace():
                 self.ctx.do(node, "add_header", place.json())
                 for name, inner in expect(bare, kinds.CompositeType).fields.items():
                     offset = self._look(self.ctx.expressions.header_member(place, name), inner, offset, node)
                 return offset
-            case StructPlace():
+            case bmv2.StructPlace():
                 inner_kinds = list(bare.fields.values()) if isinstance(bare, kinds.CompositeType) else []
                 inner_kinds = list(bare.elements) if isinstance(bare, kinds.TupleType) else inner_kinds
                 for member, inner in zip(place.members.values(), inner_kinds, strict=True):
                     offset = self._look(member, inner, offset, node)
                 return offset
-            case StackPlace() if isinstance(bare, kinds.StackType):
+            case bmv2.StackPlace() if isinstance(bare, kinds.StackType):
                 for element in place.elements:
                     offset = self._look(element, bare.element, offset, node)
                 return offset
-            case FieldPlace() if is_scalar(kind):
+            case bmv2.FieldPlace() if is_scalar(kind):
                 width = storage_width(kind)
                 self.ctx.do(node, "assign", place.target(), {"type": "lookahead", "value": [offset, width]})
                 return offset + width
@@ -479,17 +471,17 @@ class Packets(Part):
 
     # --- emit
 
-    def _emit(self, place: Place, node: tree.Call) -> None:
+    def _emit(self, place: bmv2.Place, node: tree.Call) -> None:
         match place:
-            case HeaderPlace():
+            case bmv2.HeaderPlace():
                 self.ctx.emitted.append(place.name)
-            case StructPlace():
+            case bmv2.StructPlace():
                 for member in place.members.values():
                     self._emit(member, node)
-            case StackPlace():
+            case bmv2.StackPlace():
                 for element in place.elements:
                     self._emit(element, node)
-            case UnionPlace() if place.chosen is None:
+            case bmv2.UnionPlace() if place.chosen is None:
                 for member in place.members.values():
                     self._emit(member, node)
             case _:

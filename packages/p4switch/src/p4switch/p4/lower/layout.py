@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault, Sources, Unexpected
-from p4switch.p4.lower.values import FieldPlace, Json, as_data, as_parameter, constant, operation
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json, operation
 
 # What statements become before they are laid out as a parser, a pipeline or an action.
 
@@ -247,7 +248,10 @@ class ActionLayout:
     def _branch(self, code: Branch) -> None:
         if not code.yes and not code.no:
             return
-        start: Json = {"op": "_jump_if_zero", "parameters": [as_parameter(as_data(code.condition, True)), None]}
+        start: Json = {
+            "op": "_jump_if_zero",
+            "parameters": [bmv2.as_parameter(bmv2.as_data(code.condition, True)), None],
+        }
         self.info.put(start, code)
         self.primitives.append(start)
         self._list(code.yes)
@@ -282,7 +286,7 @@ class ActionLayout:
     def _aim(self, jump: Json, to: int | None = None) -> None:
         """Has a jump go to a primitive; else behind the last one so far."""
         jump["$to"] = len(self.primitives) if to is None else to
-        jump["parameters"][-1] = constant(jump["$to"], 32)
+        jump["parameters"][-1] = bmv2.constant(jump["$to"], 32)
 
 
 def primitive(code: Do, info: SourceInfo) -> Json:
@@ -301,7 +305,7 @@ _OPERATIONS = ("extract", "extract_VL", "advance", "verify")
 class ParserLayout:
     """Lays out the parser; ``temporary`` gives a field of one bit."""
 
-    def __init__(self, info: SourceInfo, temporary: Callable[[], FieldPlace]) -> None:
+    def __init__(self, info: SourceInfo, temporary: Callable[[], bmv2.FieldPlace]) -> None:
         self.info = info
         self.temporary = temporary
         self.states: list[Json] = []
@@ -400,7 +404,7 @@ class ParserLayout:
         if not code.yes and not code.no:
             return state
         bit = self.temporary()
-        condition = as_parameter(as_data(code.condition, True))
+        condition = bmv2.as_parameter(bmv2.as_data(code.condition, True))
         state["parser_ops"].append({"parameters": [bit.target(), condition], "op": "set"})
         join, yes = self._state("behind"), self._state("if_true")
         no = self._state("if_false") if code.no else join

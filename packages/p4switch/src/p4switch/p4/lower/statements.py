@@ -3,20 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from p4switch.p4.diagnostics import SourceFault, expect
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.layout import Apply, Branch, Code, Labelled, Leave, Loop, Stop
 from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, Part, TableInstance, storage_width
-from p4switch.p4.lower.values import (
-    FALSE,
-    TRUE,
-    FieldPlace,
-    Json,
-    RuntimeData,
-    SlicePlace,
-    Value,
-    data_of,
-    hexadecimal,
-    operation,
-)
 from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
 from p4switch.p4.types import kinds
@@ -93,13 +83,13 @@ def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) ->
     else:
         number = low = high = _number(lowering, value, width)
     if match == "range":
-        return {"match_type": match, "start": hexadecimal(low, width), "end": hexadecimal(high, width)}
-    text = hexadecimal(expect(number, int), width)
+        return {"match_type": match, "start": bmv2.hexadecimal(low, width), "end": bmv2.hexadecimal(high, width)}
+    text = bmv2.hexadecimal(expect(number, int), width)
     if match == "exact":
         return {"match_type": match, "key": text}
     if match == "lpm":
         return {"match_type": match, "key": text, "prefix_length": mask.bit_count()}
-    return {"match_type": match, "key": text, "mask": hexadecimal(mask, width)}
+    return {"match_type": match, "key": text, "mask": bmv2.hexadecimal(mask, width)}
 
 
 def _number(lowering: "Lowering", node: tree.Expression, width: int) -> int:
@@ -194,7 +184,7 @@ class Statements(Part):
         if item.left.effects:
             # In 'left op= value' the left side stands on the right, too, and is evaluated once.
             node, place = item.left, target
-            while isinstance(node, tree.Slice) and isinstance(place, SlicePlace):
+            while isinstance(node, tree.Slice) and isinstance(place, bmv2.SlicePlace):
                 node, place = node.base, place.base
             self.ctx.settled = {**outer, node: place}
         value = self.ctx.expressions.place(item.right)
@@ -271,8 +261,8 @@ class Statements(Part):
             condition = None
             for label in labels:
                 value = self.ctx.known(self.ctx.evaluate(label), subject.type)
-                same = operation("==", data_of(subject), data_of(value))
-                condition = same if condition is None else operation("or", condition, same)
+                same = bmv2.operation("==", bmv2.data_of(subject), bmv2.data_of(value))
+                condition = same if condition is None else bmv2.operation("or", condition, same)
             condition = expect(condition, dict)
             yes = self.ctx.expressions.collected(lambda body=body: self.block_of(body))
             no = self.ctx.expressions.collected(lambda after=position + 1: self._cases(item, subject, after))
@@ -339,16 +329,16 @@ class Loops(Part):
 
         What leaves more than the loop (``return``) sets a flag of its own, and the pipeline goes by it.
         """
-        flags: dict[object, FieldPlace] = {}
+        flags: dict[object, bmv2.FieldPlace] = {}
         loop.body = self._with_flags(loop.body, {loop.label}, loop.label, flags)
         for flag in flags.values():
-            self.ctx.expressions.assign(flag, Value(kinds.BOOL, FALSE, False), loop)
+            self.ctx.expressions.assign(flag, bmv2.Value(kinds.BOOL, bmv2.FALSE, False), loop)
         self.ctx.out.append(loop)
         for label, flag in flags.items():
             self.ctx.out.append(Branch(loop.at, loop.end, flag.json(), [Leave(loop.at, loop.end, label)], []))
 
     def _with_flags(
-        self, codes: list[Code], within: set[object], behind: object, flags: dict[object, FieldPlace]
+        self, codes: list[Code], within: set[object], behind: object, flags: dict[object, bmv2.FieldPlace]
     ) -> list[Code]:
         found: list[Code] = []
         for code in codes:
@@ -358,7 +348,9 @@ class Loops(Part):
             if isinstance(code, Leave) and code.label not in within:
                 flag = flags.setdefault(code.label, self.ctx.temporary(kinds.BOOL))
                 found += self.ctx.expressions.collected(
-                    lambda flag=flag, at=code: self.ctx.expressions.assign(flag, Value(kinds.BOOL, TRUE, True), at)
+                    lambda flag=flag, at=code: self.ctx.expressions.assign(
+                        flag, bmv2.Value(kinds.BOOL, bmv2.TRUE, True), at
+                    )
                 )
                 code.label = behind
             found.append(code)
@@ -449,8 +441,8 @@ class Tables(Part):
                     raise SourceFault(
                         node.at, f"the table {table.name!r} is applied in two places with other keys", hint
                     )
-                origin = FieldPlace(found["$type"], *found["target"])
-                self.ctx.expressions.assign(FieldPlace(found["$type"], *target), origin, key)
+                origin = bmv2.FieldPlace(found["$type"], *found["target"])
+                self.ctx.expressions.assign(bmv2.FieldPlace(found["$type"], *target), origin, key)
 
     def _check_size(self, size: int, declaration: tree.Table) -> None:
         given = declaration.properties.get("size")
@@ -471,12 +463,12 @@ class Tables(Part):
         match = {"optional": "ternary"}.get(key.match, key.match)
         if match == "selector":
             return {"match_type": match, "$place": place, "$at": key}
-        target = data_of(place)
+        target = bmv2.data_of(place)
         validity = target["type"] == "field" and target["value"][1] == "$valid$"
         if target["type"] == "expression" and target["value"].get("op") == "d2b":
             target = target["value"]["right"]
             validity = True
-        copied = not (target["type"] == "field" and (isinstance(place, FieldPlace) or validity))
+        copied = not (target["type"] == "field" and (isinstance(place, bmv2.FieldPlace) or validity))
         if copied:
             copy = self.ctx.temporary(kind, "key")
             self.ctx.expressions.assign(copy, place, key)
@@ -529,7 +521,7 @@ class Tables(Part):
         for parameter in action.parameters:
             if not parameter.direction:
                 width = storage_width(parameter.type)
-                inner.bound[parameter] = RuntimeData(parameter.type, len(data))
+                inner.bound[parameter] = bmv2.RuntimeData(parameter.type, len(data))
                 data.append({"name": parameter.name, "bitwidth": width})
         self.ctx.environment = inner
         self.ctx.callees.append(callee)
@@ -551,7 +543,12 @@ class Tables(Part):
         self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
     ) -> Json:
         """A further action of the program."""
-        found: Json = {"name": name, "id": len(self.ctx.actions), "runtime_data": data, "$code": (body, tail, label)}
+        found: Json = {
+            "name": name,
+            "id": len(self.ctx.actions),
+            "runtime_data": data,
+            "$code": (body, tail, label),
+        }
         found["source_info"] = at
         self.ctx.actions.append(found)
         return found
@@ -581,7 +578,7 @@ class Tables(Part):
             place = self.ctx.known(number, parameter.type)
             plain_number = int(place.data["value"], 16) if place.data["type"] == "hexstr" else int(place.data["value"])
             width = storage_width(parameter.type)
-            found.append(hexadecimal(plain_number & ((1 << width) - 1), 4))
+            found.append(bmv2.hexadecimal(plain_number & ((1 << width) - 1), 4))
         return found
 
     def _entries(self, table: TableInstance, item: Json, keys: list[Json], numbers: dict[str, Json]) -> None:
@@ -658,7 +655,7 @@ class Tables(Part):
 
     def _copied(self, json: Json, kind: Any, at: Any) -> Json:
         copy = self.ctx.temporary(kind)
-        self.ctx.expressions.assign(copy, Value(kind, json), at)
+        self.ctx.expressions.assign(copy, bmv2.Value(kind, json), at)
         return copy.target()
 
     def _object_of(self, table: TableInstance, value: tree.Expression, at: Any) -> Instance:
