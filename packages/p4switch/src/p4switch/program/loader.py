@@ -91,7 +91,7 @@ class ControlLoader:
         source = source_of(obj)
         condition = ExpressionLoader(self._scope, where, source).bool(obj.get("expression"))
         yes, no = (optional(obj, key, str, name) for key in ("true_next", "false_next"))
-        return model.Conditional(name, condition, yes, no, source)
+        return model.Conditional(name, condition, yes, no, source=source)
 
     def _table(self, name: str, where: str, obj: Json) -> model.MatchTable:
         source = source_of(obj)
