@@ -348,7 +348,7 @@ def control_plane_width(kind: kinds.Type) -> int:
 
 
 _UNITS: Final = {"packets": "PACKETS", "bytes": "BYTES", "packets_and_bytes": "BOTH"}
-_EXTERNS: Final ={
+_EXTERNS: Final = {
     "counter": COUNTER, "direct_counter": DIRECT_COUNTER, "meter": METER, "direct_meter": DIRECT_METER,
     "register": REGISTER,
 }  # fmt: skip

@@ -104,7 +104,7 @@ def _bitstring_type(spec: p4t.P4BitstringLikeTypeSpec) -> ValueType | None:
 
 FieldKind: TypeAlias = Literal["exact", "lpm", "ternary", "range", "optional"]
 
-_FIELD_KINDS: Final[Mapping[int, FieldKind]] ={
+_FIELD_KINDS: Final[Mapping[int, FieldKind]] = {
     p4i.MatchField.EXACT: "exact", p4i.MatchField.LPM: "lpm", p4i.MatchField.TERNARY: "ternary",
     p4i.MatchField.RANGE: "range", p4i.MatchField.OPTIONAL: "optional",
 }  # fmt: skip
@@ -408,7 +408,7 @@ def encode_shape(shape: Shape, values: Iterator[int]) -> p4d.P4Data:
 # Does a P4Info describe a program? Names, widths and sizes must be those that p4c wrote into the JSON.
 
 
-_KEY_KINDS: Final[Mapping[FieldKind, MatchKind]] ={
+_KEY_KINDS: Final[Mapping[FieldKind, MatchKind]] = {
     "exact": "exact", "lpm": "lpm", "ternary": "ternary", "range": "range", "optional": "ternary",
 }  # fmt: skip
 

@@ -100,7 +100,9 @@ class ProfileEntries:
             found += [(info, ident, member.action, member.arguments) for ident, member in members]
         return (
             p4r.ActionProfileMember(
-                action_profile_id=info.id, member_id=ident, action=self._action_message(info, action, arguments)
+                action_profile_id=info.id,
+                member_id=ident,
+                action=action_message(self._schema.tables[info.table].action_by_name(action), arguments),
             )
             for info, ident, action, arguments in found
         )
@@ -255,14 +257,15 @@ class ProfileEntries:
         ref = refs[action.action_id]
         return ref.action, decode_arguments(ref.action, action)
 
-    def _action_message(self, info: ProfileInfo, name: str, arguments: tuple[int, ...]) -> p4r.Action:
-        action = self._schema.tables[info.table].action_by_name(name)
-        message = p4r.Action()
-        if action is not None:
-            message.action_id = action.id
-            for parameter, value in zip(action.parameters, arguments, strict=True):
-                message.params.add(param_id=parameter.id, value=encode(value))
-        return message
+
+def action_message(action: ActionInfo | None, arguments: tuple[int, ...]) -> p4r.Action:
+    """An action with its arguments; unset for one that P4Info does not have."""
+    message = p4r.Action()
+    if action is not None:
+        message.action_id = action.id
+        for parameter, value in zip(action.parameters, arguments, strict=True):
+            message.params.add(param_id=parameter.id, value=encode(value))
+    return message
 
 
 def _first(profile: Profile) -> int:
@@ -625,11 +628,8 @@ class TableEntries:
 
     def _put_action(self, info: TableInfo, message: p4r.TableEntry, name: str, arguments: tuple[int, ...]) -> None:
         action = info.action_by_name(name)
-        if action is None:
-            return
-        message.action.action.action_id = action.id
-        for parameter, value in zip(action.parameters, arguments, strict=True):
-            message.action.action.params.add(param_id=parameter.id, value=encode(value))
+        if action is not None:
+            message.action.action.CopyFrom(action_message(action, arguments))
 
 
 def _check_keyed(info: TableInfo) -> None:

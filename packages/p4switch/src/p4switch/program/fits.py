@@ -592,7 +592,7 @@ def vendor(
     if not compiler:
         return ""
     with tempfile.TemporaryDirectory(prefix="p4-fits-") as folder:
-        words =[
+        words = [
             compiler, "--std", "p4-16", "--target", target.name, "--arch", "v1model", "--verbose", "2", "-o", folder,
         ]  # fmt: skip
         words += [f"-D{name}={value}" for name, value in defines.items()] + [f"-I{one}" for one in folders]

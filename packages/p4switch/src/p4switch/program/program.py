@@ -248,7 +248,7 @@ class Program:
         return max(self.errors.values(), default=-1) + 1 + unlisted.index(name)
 
 
-CORE_ERRORS =(
+CORE_ERRORS = (
     "NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
     "ParserInvalidArgument",
 )  # fmt: skip

@@ -172,7 +172,7 @@ def _check_match(match: tuple[int, int], key: model.MatchKey, where: str) -> Non
         raise ProgramError(f"{where}: {key.name!r}: no range of {key.width} bits: {match[0]:#x} to {match[1]:#x}")
 
 
-_INTRINSIC_BITS: Final ={
+_INTRINSIC_BITS: Final = {
     "ingress_port": 9, "egress_spec": 9, "egress_port": 9, "mcast_grp": 16, "egress_rid": 16, "priority": 8,
     "instance_type": 32, "packet_length": 32, "parser_error": 32, "checksum_error": 32, "ingress_global_timestamp": 64,
     "egress_global_timestamp": 64, "enq_timestamp": 64, "enq_qdepth": 32, "deq_timedelta": 32, "deq_qdepth": 32,

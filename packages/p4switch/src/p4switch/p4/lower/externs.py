@@ -65,8 +65,12 @@ class Externs(Part):
         """An argument of a primitive."""
         return bmv2.as_parameter(self.ctx.expressions.data(self.argument(node, index)))
 
-    def _into(self, node: tree.Call, index: int, make: Callable[[Json], None]) -> None:
-        """Calls a primitive that writes a field, which is the argument or, for other places, a copy."""
+    def into(self, node: tree.Call, index: int, operation: str, *rest: Json, at: int = 0) -> None:
+        """Calls a primitive that writes a field, its parameter ``at``: the argument or, for other places, a copy."""
+
+        def make(target: Json) -> None:
+            self.ctx.do(node, operation, *rest[:at], target, *rest[at:])
+
         value = node.bound[index]
         if value is None:
             parameter = node.target.parameters[index]
@@ -86,28 +90,24 @@ class Externs(Part):
 
     def leaf_values(self, place: bmv2.Place, at: Any) -> list[tuple[Json, int, Type]]:
         """The scalars of a struct, list or header with their widths, first to last."""
+        members: list[bmv2.Place]
         match place:
-            case bmv2.StructPlace():
-                return [leaf for member in place.members.values() for leaf in self.leaf_values(member, at)]
-            case bmv2.HeaderPlace():
-                names = [name for name in place.layout if name != "$order$"]
-                return [
-                    leaf
-                    for name in names
-                    for leaf in self.leaf_values(self.ctx.expressions.header_member(place, name), at)
-                ]
-            case bmv2.ChosenHeader():
-                names = [name for name in place.like.layout if name != "$order$"]
-                return [
-                    leaf
-                    for name in names
-                    for leaf in self.leaf_values(self.ctx.expressions.header_member(place, name), at)
-                ]
+            case bmv2.StructPlace() | bmv2.UnionPlace():
+                members = list(place.members.values())
+            case bmv2.HeaderPlace() | bmv2.ChosenHeader():
+                layout = (place if isinstance(place, bmv2.HeaderPlace) else place.like).layout
+                members = [self.ctx.expressions.header_member(place, name) for name in layout if name != "$order$"]
             case bmv2.StackPlace():
-                return [leaf for element in place.elements for leaf in self.leaf_values(element, at)]
-            case bmv2.UnionPlace():
-                return [leaf for member in place.members.values() for leaf in self.leaf_values(member, at)]
-        return [(bmv2.data_of(place), storage_width(place.type), place.type)]
+                members = place.elements
+            case _:
+                return [(bmv2.data_of(place), storage_width(place.type), place.type)]
+        return [leaf for member in members for leaf in self.leaf_values(member, at)]
+
+    def copied(self, json: Json, kind: Type, at: Any) -> Json:
+        """A variable of its own with a value."""
+        held = self.ctx.temporary(kind)
+        self.ctx.expressions.assign(held, bmv2.Value(kind, json), at)
+        return held.target()
 
     def calculation(self, algorithm: str, data: bmv2.Place, at: Any, payload: bool = False, copy: bool = True) -> str:
         """A hash over data; its name. With ``copy``, what is in headers or no field is copied into variables first.
@@ -121,9 +121,7 @@ class Externs(Part):
             elif json["type"] == "field" and not (copy and self.ctx.storage.in_header(json) and is_scalar(kind)):
                 inputs.append(json)
             elif copy:
-                held = self.ctx.temporary(kind)
-                self.ctx.expressions.assign(held, bmv2.Value(kind, json), at)
-                inputs.append(held.target())
+                inputs.append(self.copied(json, kind, at))
             else:
                 raise SourceFault(at.at, "a checksum is over fields and numbers, not over expressions")
         if payload:
@@ -144,17 +142,6 @@ class Externs(Part):
 
     # --- state
 
-    def _count(self, node: tree.Call, instance: Instance) -> None:
-        self.ctx.do(node, "count", {"type": "counter_array", "value": instance.name}, self.given(node, 0))
-
-    def _direct_count(self, node: tree.Call, instance: Instance) -> None:
-        """The table counts by itself."""
-
-    def _execute_meter(self, node: tree.Call, instance: Instance) -> None:
-        index = self.given(node, 0)
-        name: Json = {"type": "meter_array", "value": instance.name}
-        self._into(node, 1, lambda target: self.ctx.do(node, "execute_meter", name, index, target))
-
     def _direct_meter(self, node: tree.Call, instance: Instance) -> None:
         target = self.ctx.expressions.target(self.argument(node, 0))
         if not isinstance(target, bmv2.FieldPlace):
@@ -164,18 +151,12 @@ class Externs(Part):
             raise SourceFault(node.at, "a direct meter gives its colour to one field only, wherever it is read")
         instance.extra["target"] = target.target()
 
-    def _register_read(self, node: tree.Call, instance: Instance) -> None:
-        name: Json = {"type": "register_array", "value": instance.name}
-        index = self.given(node, 1)
-        self._into(node, 0, lambda target: self.ctx.do(node, "register_read", target, name, index))
-
     def _register_write(self, node: tree.Call, instance: Instance) -> None:
         index = self.given(node, 0)
         value = self.ctx.expressions.place(self.argument(node, 1))
         if isinstance(value, bmv2.StructPlace | bmv2.HeaderPlace):
             raise SourceFault(node.at, "a register holds numbers", "Join the fields: a ++ b.")
-        name: Json = {"type": "register_array", "value": instance.name}
-        self.ctx.do(node, "register_write", name, index, bmv2.as_parameter(bmv2.data_of(value)))
+        self.ctx.do(node, "register_write", _array("register", instance), index, bmv2.as_parameter(bmv2.data_of(value)))
 
     # --- functions
 
@@ -185,11 +166,7 @@ class Externs(Part):
         data = self.ctx.expressions.place(self.argument(node, 3))
         most = self.given(node, 4)
         name: Json = {"type": "calculation", "value": self.calculation(algorithm, data, node)}
-        self._into(node, 0, lambda t: self.ctx.do(node, "modify_field_with_hash_based_offset", t, base, name, most))
-
-    def _random(self, node: tree.Call) -> None:
-        low, high = self.given(node, 1), self.given(node, 2)
-        self._into(node, 0, lambda target: self.ctx.do(node, "modify_field_rng_uniform", target, low, high))
+        self.into(node, 0, "modify_field_with_hash_based_offset", base, name, most)
 
     def _mark_to_drop(self, node: tree.Call) -> None:
         """Sets what the target drops by; of a copy, by way of the target's own fields, which alone know their value."""
@@ -220,14 +197,10 @@ class Externs(Part):
         value = self.argument(node, 1)
         data = self.ctx.expressions.place(value)
         named = getattr(node.type_arguments.get(node.target.type_variables[0]), "name", None)
-        elements = []
-        for json, _, kind in self.leaf_values(data, node):
-            if json["type"] not in ("field", "hexstr"):
-                held = self.ctx.temporary(kind)
-                self.ctx.expressions.assign(held, bmv2.Value(kind, json), node)
-                elements.append(held.target())
-            else:
-                elements.append(json)
+        elements = [
+            json if json["type"] in ("field", "hexstr") else self.copied(json, kind, node)
+            for json, _, kind in self.leaf_values(data, node)
+        ]
         name = named or f"digest_{len(self.ctx.learn_lists)}"
         told = node.type_arguments.get(node.target.type_variables[0])
         if told is not None:
@@ -238,10 +211,8 @@ class Externs(Part):
             self.ctx.learn_lists.append(known)
         self.ctx.do(node, "generate_digest", receiver, bmv2.constant(known["id"], 32))
 
-    def _truncate(self, node: tree.Call) -> None:
-        self.ctx.do(node, "truncate", self.given(node, 0))
-
-    def _list_number(self, node: tree.Call, index: int) -> Json:
+    def list_number(self, node: tree.Call, index: int) -> Json:
+        """The argument that is the number of a field list."""
         number = self.ctx.number(self.argument(node, index), "the number of a field list", node.at)
         self.ctx.lists_used.setdefault(number, node)
         return bmv2.constant(self.list_id(number), 32)
@@ -255,20 +226,18 @@ class Externs(Part):
         self.ctx.field_lists.append(item)
         return int(item["id"])
 
-    def _resubmit_list(self, node: tree.Call) -> None:
-        self._only_in(node, "ingress")
-        self.ctx.do(node, "resubmit", self._list_number(node, 0))
-
-    def _recirculate_list(self, node: tree.Call) -> None:
-        self._only_in(node, "egress")
-        self.ctx.do(node, "recirculate", self._list_number(node, 0))
+    def again(self, node: tree.Call, block: str, operation: str) -> None:
+        """``resubmit`` and ``recirculate``, each in its block."""
+        self._only_in(node, block)
+        self.ctx.do(node, operation, self.list_number(node, 0))
 
     def _only_in(self, node: tree.Call, block: str) -> None:
         if self.ctx.block != block:
             name = getattr(node.target, "name", "this")
             raise SourceFault(node.at, f"{name!r} is for {block} only", f"Call it in the {block} control.")
 
-    def _clone_kind(self, node: tree.Call) -> str:
+    def clone_kind(self, node: tree.Call) -> str:
+        """The primitive of a clone."""
         kind = self.ctx.evaluate(self.argument(node, 0))
         name = kind.name if isinstance(kind, tree.EnumMember) else ""
         if name not in ("I2E", "E2E"):
@@ -277,12 +246,6 @@ class Externs(Part):
             where = "ingress" if name == "I2E" else "egress"
             raise SourceFault(node.at, f"CloneType.{name} is for {where}, but this is {self.ctx.block}")
         return f"clone_{'ingress' if name == 'I2E' else 'egress'}_pkt_to_egress"
-
-    def _clone(self, node: tree.Call) -> None:
-        self.ctx.do(node, self._clone_kind(node), self.given(node, 1), bmv2.constant(self.list_id(-1), 32))
-
-    def _clone_list(self, node: tree.Call) -> None:
-        self.ctx.do(node, self._clone_kind(node), self.given(node, 1), self._list_number(node, 2))
 
     def _assertion(self, node: tree.Call) -> None:
         name = node.target.name
@@ -306,7 +269,7 @@ class Externs(Part):
         self.ctx.diagnostics.warning(node.at, f"{name!r} keeps nothing of the data that it is given", hint)
         none = bmv2.constant(self.list_id(-1), 32)
         if name == "clone3":
-            self.ctx.do(node, self._clone_kind(node), self.given(node, 1), none)
+            self.ctx.do(node, self.clone_kind(node), self.given(node, 1), none)
         else:
             self._only_in(node, "ingress" if name == "resubmit" else "egress")
             self.ctx.do(node, name, none)
@@ -314,14 +277,16 @@ class Externs(Part):
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], bmv2.Place | None]]] = {
     "hash": Externs._hash,
-    "random": Externs._random,
+    "random": lambda s, node: s.into(node, 0, "modify_field_rng_uniform", s.given(node, 1), s.given(node, 2)),
     "mark_to_drop": Externs._mark_to_drop,
     "digest": Externs._digest,
-    "truncate": Externs._truncate,
-    "resubmit_preserving_field_list": Externs._resubmit_list,
-    "recirculate_preserving_field_list": Externs._recirculate_list,
-    "clone": Externs._clone,
-    "clone_preserving_field_list": Externs._clone_list,
+    "truncate": lambda s, node: s.ctx.do(node, "truncate", s.given(node, 0)),
+    "resubmit_preserving_field_list": lambda s, node: s.again(node, "ingress", "resubmit"),
+    "recirculate_preserving_field_list": lambda s, node: s.again(node, "egress", "recirculate"),
+    "clone": lambda s, node: s.ctx.do(node, s.clone_kind(node), s.given(node, 1), bmv2.constant(s.list_id(-1), 32)),
+    "clone_preserving_field_list": lambda s, node: s.ctx.do(
+        node, s.clone_kind(node), s.given(node, 1), s.list_number(node, 2)
+    ),
     "resubmit": Externs._old_form,
     "recirculate": Externs._old_form,
     "clone3": Externs._old_form,
@@ -330,11 +295,16 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], bmv2.Place | None]
     "log_msg": Externs._log,
     "verify": lambda self, node: self.ctx.packets.verify(node),
     "static_assert": lambda self, node: None,
-    "verify_checksum": lambda self, node: self.ctx.checksums.checksum(node),
-    "update_checksum": lambda self, node: self.ctx.checksums.checksum(node),
-    "verify_checksum_with_payload": lambda self, node: self.ctx.checksums.checksum(node),
-    "update_checksum_with_payload": lambda self, node: self.ctx.checksums.checksum(node),
+    **dict.fromkeys(
+        (f"{what}_checksum{payload}" for what in ("verify", "update") for payload in ("", "_with_payload")),
+        lambda s, node: s.ctx.checksums.checksum(node),
+    ),
 }
+
+
+def _array(kind: str, instance: Instance) -> Json:
+    return {"type": f"{kind}_array", "value": instance.name}
+
 
 _PIPELINE: Final = ("control", "action")
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -347,16 +317,23 @@ _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
         _PIPELINE,
     ),
 }  # fmt: skip
-_PLACES: Final ={
+_PLACES: Final = {
     "parser": "a parser", "checksum": "a checksum control", "deparser": "a deparser", "control": "a control",
     "action": "an action",
 }  # fmt: skip
 
-_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], bmv2.Place | None]]] ={
-    ("counter", "count"): Externs._count, ("direct_counter", "count"): Externs._direct_count,
-    ("meter", "execute_meter"): Externs._execute_meter, ("direct_meter", "read"): Externs._direct_meter,
-    ("register", "read"): Externs._register_read, ("register", "write"): Externs._register_write,
-}  # fmt: skip
+_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], bmv2.Place | None]]] = {
+    ("counter", "count"): lambda s, node, one: s.ctx.do(node, "count", _array("counter", one), s.given(node, 0)),
+    ("direct_counter", "count"): lambda s, node, one: None,  # the table counts by itself
+    ("meter", "execute_meter"): lambda s, node, one: s.into(
+        node, 1, "execute_meter", _array("meter", one), s.given(node, 0), at=2
+    ),
+    ("direct_meter", "read"): Externs._direct_meter,
+    ("register", "read"): lambda s, node, one: s.into(
+        node, 0, "register_read", _array("register", one), s.given(node, 1)
+    ),
+    ("register", "write"): Externs._register_write,
+}
 
 
 # Calls: which of the many kinds one is.

@@ -296,6 +296,15 @@ def primitive(code: Do, info: SourceInfo) -> Json:
     return item
 
 
+def unique(name: str, taken: set[str]) -> str:
+    """A name that is not taken; it is afterwards."""
+    found, count = name, 0
+    while found in taken:
+        found, count = f"{name}_{count}", count + 1
+    taken.add(found)
+    return found
+
+
 # Parsers: states with operations and transitions.
 
 
@@ -324,13 +333,8 @@ class ParserLayout:
         return entry["name"], self.states
 
     def _state(self, name: str) -> Json:
-        unique, count = name, 0
-        while unique in self._names:
-            unique = f"{name}_{count}"
-            count += 1
-        self._names.add(unique)
         state: Json = {
-            "name": unique,
+            "name": unique(name, self._names),
             "id": len(self.states),
             "parser_ops": [],
             "transitions": [],
@@ -547,16 +551,8 @@ class PipelineLayout:
                 return self._table(code, following)
         raise Unexpected
 
-    def _unique(self, name: str) -> str:
-        found, count = name, 0
-        while found in self.names:
-            found = f"{name}_{count}"
-            count += 1
-        self.names.add(found)
-        return found
-
     def _conditional(self, code: Branch, yes: str | None, no: str | None) -> str:
-        name = self._unique(f"node_{len(self.names)}")
+        name = unique(f"node_{len(self.names)}", self.names)
         condition = code.condition
         if condition["type"] == "field":
             condition = operation("d2b", None, condition)
@@ -568,14 +564,14 @@ class PipelineLayout:
     def _hidden(self, codes: list[Code], following: str | None) -> str:
         """Primitives outside of any action, as an action of a table without keys."""
         first = codes[0]
-        name = self._unique(self.info.stem(first.at))
+        name = unique(self.info.stem(first.at), self.names)
         return self._keyless(f"tbl_{name}", name, codes, first, following)
 
     def _invoked(self, code: Invoke, following: str | None) -> str | None:
         if _empty(code.body):
             return following
         short = code.name.split(".", 1)[-1].replace(".", "_")
-        return self._keyless(self._unique(f"tbl_{short}"), code.name, code.body, code, following)
+        return self._keyless(unique(f"tbl_{short}", self.names), code.name, code.body, code, following)
 
     def _keyless(self, table: str, action: str, codes: list[Code], at: Code, following: str | None) -> str:
         made = self.add_action(action, [], codes, [], object(), None)

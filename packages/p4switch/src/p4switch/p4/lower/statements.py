@@ -639,7 +639,7 @@ class Tables(Part):
             inputs = [
                 {"type": "field", "value": json["value"]}
                 if json["type"] == "field"
-                else self._copied(json, kind, key["$at"])
+                else self.ctx.externs.copied(json, kind, key["$at"])
                 for key in selectors
                 for json, _, kind in self.ctx.externs.leaf_values(key["$place"], key["$at"])
             ]
@@ -652,11 +652,6 @@ class Tables(Part):
                     "Make them alike.",
                 )
             profile["selector"] = made
-
-    def _copied(self, json: Json, kind: Any, at: Any) -> Json:
-        copy = self.ctx.temporary(kind)
-        self.ctx.expressions.assign(copy, bmv2.Value(kind, json), at)
-        return copy.target()
 
     def _object_of(self, table: TableInstance, value: tree.Expression, at: Any) -> Instance:
         """The object that a property names or makes."""

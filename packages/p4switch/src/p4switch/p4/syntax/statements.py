@@ -13,7 +13,7 @@ from p4switch.p4.syntax.preprocessor import END, NAME, SIGN
 
 _COMPOUND = {f"{op}=": op for op in ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")}
 
-_STATEMENTS ={
+_STATEMENTS = {
     "if": "_if", "return": "_return", "exit": "_exit", "switch": "_switch", "const": "_constant",
 }  # fmt: skip
 

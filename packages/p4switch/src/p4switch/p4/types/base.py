@@ -106,7 +106,7 @@ def near(name: str, known: Any) -> str:
     return f"There are: {', '.join(names)}." if 0 < len(names) <= 12 else ""
 
 
-_CALLED ={
+_CALLED = {
     tree.Parameter: "a parameter", tree.Variable: "a variable", tree.Constant: "a constant",
     tree.Instance: "an instance", tree.Action: "an action", tree.Table: "a table", tree.State: "a state",
     tree.ValueSet: "a value set", tree.Composite: "a type", tree.Alias: "a type", tree.Enumeration: "an enum",

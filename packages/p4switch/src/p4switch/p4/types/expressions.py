@@ -440,7 +440,7 @@ class Expressions(Part):
         self.coercion = Coercion(env)
         self.resolver = TypeResolver(env, self.constant)
         operators = Operators(env, self.coercion, self.check)
-        self._methods: dict[type[tree.Expression], Callable[[Any], kinds.Type]] ={
+        self._methods: dict[type[tree.Expression], Callable[[Any], kinds.Type]] = {
             tree.Number: self._number, tree.Boolean: self._boolean, tree.Text: self._text, tree.Name: self._name,
             tree.Member: self._member, tree.Index: self._index, tree.Slice: self._slice, tree.Ternary: self._ternary,
             tree.Unary: operators.check_unary, tree.Binary: operators.check_binary, tree.ListOf: self._list_of,
