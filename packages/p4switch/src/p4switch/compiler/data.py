@@ -497,7 +497,7 @@ class DataLowering:
             case model.BoolConst(value):
                 return ir.Constant(I1, int(value))
             case model.ToBool(operand):
-                return self._nonzero(operand)
+                return self._compare(model.Compare("!=", operand, model.Const(0)))
             case model.Compare():
                 return self._compare(expr)
             case model.Logic(op=op, left=left, right=right):
@@ -510,9 +510,6 @@ class DataLowering:
                 return b.select(self.condition(condition), self.condition(then), self.condition(otherwise))
             case model.HeaderEqual(left=one, right=other):
                 return self._headers_equal(one, other)
-
-    def _nonzero(self, expr: model.DataExpr) -> Value:
-        return self._compare(model.Compare("!=", expr, model.Const(0)))
 
     def _compare(self, expr: model.Compare) -> Value:
         b = self._builder

@@ -353,9 +353,6 @@ class FunctionBuilder(ABC):
         if field is not None:
             context.storage.store(field, resize(context.builder, value, field.width))
 
-    def _io(self, context: FunctionContext, io: Value, cell: int) -> Value:
-        return context.builder.load(byte_offset(context.builder, io, 8 * cell), align=8, typ=I64)
-
 
 def checksum_applies(context: FunctionContext, checksum: model.Checksum, unless: Value) -> Value:
     """Whether a checksum's condition holds, and ``unless``."""
@@ -382,7 +379,7 @@ class EgressBuilder(FunctionBuilder):
         ]
         context = self._context(b, state, lengths[0], lengths[1])
         if self._program.meters:
-            context.now = self._io(context, io, abi.EG_TIME_US)
+            context.now = actions.load_io(context, io, abi.EG_TIME_US)
         if self._program.leaves_path:
             self._recall_notes(context, io)
         self._recall_fields(context)
@@ -400,7 +397,7 @@ class EgressBuilder(FunctionBuilder):
     def _recall_notes(self, context: FunctionContext, io: Value) -> None:
         """What ingress noted for the time after egress holds for the packet itself only."""
         b, notes = context.builder, context.notes
-        itself = b.icmp_unsigned("==", self._io(context, io, abi.EG_INSTANCE), number(64, abi.INSTANCE_NORMAL))
+        itself = b.icmp_unsigned("==", actions.load_io(context, io, abi.EG_INSTANCE), number(64, abi.INSTANCE_NORMAL))
         recirculate, truncate = (
             b.load(byte_offset(b, self._phv, at), align=1, typ=I64) for at in (phv.RECIRCULATE, phv.TRUNCATE)
         )
@@ -462,7 +459,7 @@ class EgressBuilder(FunctionBuilder):
         if all(self._program.intrinsic(name) is not None for name in queueing):
             cells |= queueing  # simple_switch fills all of them or none
         for name, cell in cells.items():
-            self._set_intrinsic(context, name, self._io(context, io, cell))
+            self._set_intrinsic(context, name, actions.load_io(context, io, cell))
         self._set_intrinsic(context, "packet_length", packet_length)
         # One more than the drop port, cut to 9 bits: simple_switch.cpp, egress_thread.
         self._set_intrinsic(context, "egress_spec", number(64, DROP_PORT + 1))
@@ -535,7 +532,7 @@ class IngressBuilder(FunctionBuilder):
         self._instance = b.load(byte_offset(b, io, 8 * abi.IN_INSTANCE), align=8, typ=I64)
         context = self._context(b, state, length, length)
         if self._program.meters:
-            context.now = self._io(context, io, abi.IN_TIME_US)
+            context.now = actions.load_io(context, io, abi.IN_TIME_US)
         with b.if_then(b.icmp_unsigned(">", length, number(64, abi.MAX_FRAME_BYTES)), likely=False):
             b.ret(number(64, -1))
         for field in wide_header_fields(self._program):
@@ -558,8 +555,8 @@ class IngressBuilder(FunctionBuilder):
 
     def _set_intrinsics(self, context: FunctionContext, io: Value) -> None:
         values = {
-            "ingress_port": self._io(context, io, abi.IN_PORT),
-            "ingress_global_timestamp": self._io(context, io, abi.IN_TIME_US),
+            "ingress_port": actions.load_io(context, io, abi.IN_PORT),
+            "ingress_global_timestamp": actions.load_io(context, io, abi.IN_TIME_US),
             "packet_length": self._length,
             "instance_type": self._instance,
         }

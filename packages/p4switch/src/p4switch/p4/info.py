@@ -363,7 +363,7 @@ class P4Info:
         self.declarations = declarations
         self.symbols = Symbols()
         self.types = TypeSpecs()
-        self.types.errors = list(emitter.checker.errors)
+        self.types.errors = list(emitter.checker.env.errors)
         self._typed = False
         self._register_names()
 

@@ -84,7 +84,7 @@ class Inventory:
                 if table.environment.find(ref.target) is None:
                     self._action(name, ref.target, False)
         for name, (use, declaration, where) in self.emitter.ctx.action_uses.items():
-            found = self.emitter.checker.globals.find(declaration.name)
+            found = self.emitter.checker.env.globals.find(declaration.name)
             if use == "called" and where == block and found is declaration:
                 self._action(name, declaration, True)
 

@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -177,11 +177,6 @@ def _program(device_config: bytes) -> Program:
         _LOG.exception("loading a P4 program")
         raise invalid(f"config.p4_device_config cannot be loaded: {type(error).__name__}: {error}") from None
 
-
-_UNSUPPORTED: Mapping[str, str] = {
-    "extern_entry": "ExternEntry",
-}
-"""Entities that the embedded switch does not have, by their field in p4.v1.Entity."""
 
 _ALL_ENTRIES: Final = p4r.TableEntry()
 
@@ -419,4 +414,5 @@ def _modify(entity: p4r.Entity) -> p4r.Update:
 def _unsupported(kind: str) -> P4RuntimeError:
     if not kind:
         return invalid("the entity is unset")
-    return P4RuntimeError(Code.UNIMPLEMENTED, f"{_UNSUPPORTED.get(kind, kind)} is not supported by the embedded switch")
+    name = "ExternEntry" if kind == "extern_entry" else kind
+    return P4RuntimeError(Code.UNIMPLEMENTED, f"{name} is not supported by the embedded switch")

@@ -9,6 +9,7 @@ from p4switch.p4.lower.layout import Branch, Code
 from p4switch.p4.lower.storage import Part, bits_of, is_scalar, member_of_header, storage_width
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
+from p4switch.p4.types.base import may_be_constant
 
 
 def same_field(one: bmv2.Place | None, other: bmv2.Place) -> bool:
@@ -301,7 +302,7 @@ class Expressions(Part):
                 return self._name(node)
             if isinstance(node, tree.Member):
                 return self._member(node, kind)
-            if not node.effects and self.ctx.may_be_known(node):
+            if not node.effects and may_be_constant(node, self.ctx.foldable):
                 value = self.ctx.evaluate(node)
         if value is not None:
             return self.constant_place(value, kind)
@@ -502,11 +503,9 @@ class Expressions(Part):
         """The same value by another name of its type."""
         match place:
             case bmv2.FieldPlace():
-                return (
-                    bmv2.FieldPlace(kind, place.header, place.name)
-                    if self._same_width(place, kind)
-                    else bmv2.Value(kind, bmv2.data_of(place))
-                )
+                if storage_width(place.type) == storage_width(kind):
+                    return bmv2.FieldPlace(kind, place.header, place.name)
+                return bmv2.Value(kind, bmv2.data_of(place))
             case bmv2.Value():
                 return bmv2.Value(kind, place.data, place.constant)
             case bmv2.StructPlace():
@@ -515,9 +514,6 @@ class Expressions(Part):
                     return bmv2.StructPlace(kind, dict(zip(bare.fields, place.members.values(), strict=True)))
                 return bmv2.StructPlace(kind, place.members)
         return place if not is_scalar(kind) else bmv2.Value(kind, bmv2.data_of(place))
-
-    def _same_width(self, place: bmv2.FieldPlace, kind: kinds.Type) -> bool:
-        return storage_width(place.type) == storage_width(kind)
 
     def _list(self, node: tree.ListOf | tree.Record, kind: kinds.Type) -> bmv2.Place:
         bare = kinds.plain(kind)

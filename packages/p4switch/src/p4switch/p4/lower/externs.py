@@ -344,16 +344,13 @@ class Calls(Part):
 
     def call(self, node: tree.Call) -> bmv2.Place:
         """A call for its value."""
-        found = self._call(node)
+        found = self.perform(node)
         if found is None:
             raise SourceFault(node.at, "this call gives no value")
         return found
 
-    def call_statement(self, node: tree.Call) -> None:
-        """A call for its effect."""
-        self._call(node)
-
-    def _call(self, node: tree.Call) -> bmv2.Place | None:
+    def perform(self, node: tree.Call) -> bmv2.Place | None:
+        """A call; its value, if it has one."""
         target = node.target
         match target:
             case str():

@@ -170,8 +170,12 @@ class Inlining(Part):
             body = self.ctx.out
             self.ctx.environment, self.ctx.path, self.ctx.out = outer
         self.ctx.out.append(Labelled(node.at, node.end, body, callee.label))
+        self.copy_out(callee, node)
+
+    def copy_out(self, callee: Callee, at: Any) -> None:
+        """Copies what came out of a callee to where it belongs."""
         for place, copy in callee.copies:
-            self.ctx.expressions.assign(place, copy, node)
+            self.ctx.expressions.assign(place, copy, at)
 
     def _arguments(
         self, parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Expression | None], node: tree.Call

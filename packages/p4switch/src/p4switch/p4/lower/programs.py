@@ -345,8 +345,8 @@ class Emitter:
     """Lowers a program."""
 
     def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: Sources) -> None:
-        found = checker.globals.find("NoAction")
-        self.ctx = ctx = Lowering(diagnostics, checker.types, found if isinstance(found, tree.Action) else None)
+        found = checker.env.globals.find("NoAction")
+        self.ctx = ctx = Lowering(diagnostics, checker.env.types, found if isinstance(found, tree.Action) else None)
         ctx.expressions = Expressions(ctx)
         ctx.inlining = Inlining(ctx)
         ctx.packets = Packets(ctx)
@@ -505,7 +505,7 @@ class Emitter:
             "header_unions": storage.unions,
             "header_union_stacks": storage.union_stacks,
             "field_lists": finish(self.ctx.field_lists),
-            "errors": [[member.name, member.number] for member in self.checker.errors.values()],
+            "errors": [[member.name, member.number] for member in self.checker.env.errors.values()],
             "enums": [{"name": n, "entries": [list(e) for e in entries]} for n, entries in self.ctx.enums.items()],
             "parsers": finish([parser]),
             "parse_vsets": finish(self.ctx.value_sets),

@@ -139,7 +139,7 @@ class Statements(Part):
             case tree.Assign():
                 self._assignment(item)
             case tree.CallStatement():
-                self.ctx.calls.call_statement(item.call)
+                self.ctx.calls.perform(item.call)
             case tree.If():
                 self._if(item)
             case tree.For():
@@ -199,8 +199,7 @@ class Statements(Part):
     def _exit(self, item: tree.Exit) -> None:
         """What was copied in for callees comes out before (specification, section 12.5)."""
         for callee in reversed(self.ctx.callees):
-            for place, copy in callee.copies:
-                self.ctx.expressions.assign(place, copy, item)
+            self.ctx.inlining.copy_out(callee, item)
         self.ctx.out.append(Stop(item.at, item.end))
 
     # --- if and switch
@@ -531,13 +530,8 @@ class Tables(Part):
             self.ctx.callees.pop()
             body = self.ctx.out
             self.ctx.environment, self.ctx.where, self.ctx.out, self.ctx.path = outer
-        tail = self.ctx.expressions.collected(lambda: self.copy_out(callee, ref))
+        tail = self.ctx.expressions.collected(lambda: self.ctx.inlining.copy_out(callee, ref))
         return self.add_action(instance.name, data, body, tail, callee.label, action)
-
-    def copy_out(self, callee: Callee, at: Any) -> None:
-        """Copies what came out of a callee to where it belongs."""
-        for place, copy in callee.copies:
-            self.ctx.expressions.assign(place, copy, at)
 
     def add_action(
         self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
@@ -680,11 +674,6 @@ class Tables(Part):
             self._bind_once(instance, table)
             item["direct_meters"] = instance.name
 
-    def note_direct(self, instance: Instance) -> None:
-        """A counter or meter of a table's entries is used."""
-        if instance not in self.ctx.direct:
-            self.ctx.direct.append(instance)
-
     def _bind_once(self, instance: Instance, table: TableInstance) -> None:
         before = instance.extra.get("binding")
         if before not in (None, table.name):
@@ -693,7 +682,8 @@ class Tables(Part):
             )
         instance.extra["binding"] = table.name
         instance.extra["size"] = (table.json or {}).get("max_size")
-        self.note_direct(instance)
+        if instance not in self.ctx.direct:
+            self.ctx.direct.append(instance)
 
 
 def _match_type(keys: list[Json]) -> str:

@@ -9,7 +9,6 @@ from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.layout import Code, Do
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
-from p4switch.p4.types.base import may_be_constant
 
 if TYPE_CHECKING:
     from p4switch.p4.lower.expressions import Expressions
@@ -466,7 +465,7 @@ class Lowering:
         self.digests: dict[str, kinds.Type] = {}
         self.extern_calls = 0
         self.enums: dict[str, list[tuple[str, int]]] = {}
-        self._foldable: dict[tree.Expression, bool] = {}
+        self.foldable: dict[tree.Expression, bool] = {}
 
     def type_of(self, node: tree.Expression) -> kinds.Type:
         """The type of an expression, with type parameters put in."""
@@ -545,20 +544,12 @@ class Lowering:
                     return (value >> low.value) & ((1 << (high.value - low.value + 1)) - 1)
         return None
 
-    def may_be_known(self, node: tree.Expression) -> bool:
-        """Whether constructor parameters may give an expression a compile-time value."""
-        return may_be_constant(node, self._foldable)
-
     def number(self, node: tree.Expression | None, what: str, at: int) -> int:
         """A compile-time number, or a fault."""
         value = self.evaluate(node)
         if not isinstance(value, int):
             raise SourceFault(node.at if node is not None else at, f"{what} must be known when the program is compiled")
         return int(value)
-
-    def width(self, kind: kinds.Type) -> int:
-        """Bits of a scalar."""
-        return storage_width(kind)
 
     def as_bits(self, kind: kinds.Type) -> kinds.Bits:
         """A type as a number."""

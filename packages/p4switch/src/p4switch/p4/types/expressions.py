@@ -445,7 +445,8 @@ class Expressions(Part):
             tree.Member: self._member, tree.Index: self._index, tree.Slice: self._slice, tree.Ternary: self._ternary,
             tree.Unary: operators.check_unary, tree.Binary: operators.check_binary, tree.ListOf: self._list_of,
             tree.Record: self._record_of, tree.Cast: self._cast_of, tree.TypeName: self._type_name,
-            tree.Call: check_call, tree.Default: self._default, tree.InvalidHeader: self._invalid_header,
+            tree.Call: check_call, tree.Default: lambda node: kinds.ANYTHING,
+            tree.InvalidHeader: lambda node: kinds.NO_HEADER,
         }  # fmt: skip
 
     def check(self, node: tree.Expression) -> kinds.Type:
@@ -490,12 +491,6 @@ class Expressions(Part):
     def _text(self, node: tree.Text) -> kinds.Type:
         node.value = node.text
         return kinds.STRING
-
-    def _default(self, node: tree.Default) -> kinds.Type:
-        return kinds.ANYTHING
-
-    def _invalid_header(self, node: tree.InvalidHeader) -> kinds.Type:
-        return kinds.NO_HEADER
 
     def _name(self, node: tree.Name) -> kinds.Type:
         target = self.target_of(node)
