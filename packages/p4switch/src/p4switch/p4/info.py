@@ -181,17 +181,13 @@ def spelled(note: Annotation) -> str:
     """An annotation as p4c prints it."""
     if not note.brackets:
         return f"@{note.name}"
-    shown = [_token(token) for token in note.tokens]
+    shown = [token[1] for token in note.tokens]
     text = ""
     for index, word in enumerate(shown):
         if index and word != "," and not (text.endswith(("(", ".", "-")) or word in (")", ".", "(")):
             text += " "
         text += word
     return f"@{note.name}({text})"
-
-
-def _token(token: Token) -> str:
-    return token[1]
 
 
 def _structured(note: Annotation) -> Message:
@@ -383,9 +379,9 @@ class P4Info:
         parts += [("controller_packet_metadata", self._header(item)) for item in self._controller_headers()]
         parts += [("value_sets", self._value_set(v)) for v in inventory.value_sets]
         parts += [("registers", self._register(i)) for i in externs["register"]]
-        parts += [("digests", self._digest(name, kind)) for name, kind in inventory.digests]
+        parts += [("digests", self._digest(name, kind)) for name, kind in self.emitter.ctx.digests.items()]
         named = self.types.message()
-        if tables or profiles or named or self._typed or inventory.calls_externs:
+        if tables or profiles or named or self._typed or self.emitter.ctx.extern_calls:
             parts.append(("type_info", named))
         return write(parts)
 
@@ -405,7 +401,7 @@ class P4Info:
             add(_EXTERNS[instance.type.name], instance.name, id_of(instance.declaration.annotations))
         for item in self._controller_headers():
             add(CONTROLLER_HEADER, item.shown, id_of(item.annotations))
-        for name, _ in inventory.digests:
+        for name in self.emitter.ctx.digests:
             add(DIGEST, name)
 
     def _preamble(
@@ -440,22 +436,16 @@ class P4Info:
             if key.match == "selector":
                 continue
             kind = key.expression.type
-            field: Message = [("id", number), ("name", key_name(key))]
-            field += plain_annotations(key.annotations)
-            field += _width(control_plane_width(kind) if kind is not None else 0)
-            field.append(("match_type", Word(key.match.upper())))
-            field += documentation(key.annotations)
-            if kind is not None:
-                field += self._type_name(kind)
-            field += structured_annotations(key.annotations)
-            found.append(("match_fields", field))
+            width = control_plane_width(kind) if kind is not None else 0
+            field = [*_named(number, key_name(key), key.annotations), *_width(width)]
+            field += [("match_type", Word(key.match.upper())), *documentation(key.annotations)]
+            field += self._type_name(kind) if kind is not None else []
+            found.append(("match_fields", field + structured_annotations(key.annotations)))
         for name, ref in self.inventory.refs_of(table):
             item: Message = [("id", self.symbols.id(ACTION, name))]
             item += plain_annotations(ref.annotations)
-            if ref.has("tableonly"):
-                item.append(("scope", Word("TABLE_ONLY")))
-            elif ref.has("defaultonly"):
-                item.append(("scope", Word("DEFAULT_ONLY")))
+            scopes = [word for word in ("TABLE_ONLY", "DEFAULT_ONLY") if ref.has(word.lower().replace("_", ""))]
+            item += [("scope", Word(word)) for word in scopes[:1]]
             item += structured_annotations(ref.annotations)
             found.append(("action_refs", item))
         if declaration.default is not None and declaration.default_constant:
@@ -487,8 +477,7 @@ class P4Info:
         numbers = _numbers([p.annotations for p in action.parameters])
         for parameter, number in zip(action.parameters, numbers, strict=True):
             kind = parameter.type
-            item: Message = [("id", number), ("name", parameter.shown)]
-            item += plain_annotations(parameter.annotations)
+            item = _named(number, parameter.shown, parameter.annotations)
             plain_enum = isinstance(kind, kinds.EnumType) and kind.base is None
             item += [] if plain_enum else _width(control_plane_width(kind))
             item += documentation(parameter.annotations)
@@ -552,8 +541,7 @@ class P4Info:
             for declared, number in zip(bare.declaration.fields, numbers, strict=True):
                 match = declared.annotation("match")
                 word = match.tokens[0][1].upper() if match is not None and match.tokens else "EXACT"
-                inner: Message = [("id", number), ("name", declared.shown)]
-                inner += plain_annotations(declared.annotations, ("match",))
+                inner = _named(number, declared.shown, declared.annotations, ("match",))
                 inner += _width(control_plane_width(bare.fields[declared.name]))
                 inner.append(("match_type", Word(word)))
                 found.append(("match", inner + documentation(declared.annotations)))
@@ -566,8 +554,7 @@ class P4Info:
         return found + _size(item.json["max_size"])
 
     def _digest(self, name: str, kind: kinds.Type) -> Message:
-        preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name)]
-        preamble.append(("alias", self.symbols.alias(name)))
+        preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name), ("alias", self.symbols.alias(name))]
         return [("preamble", preamble), ("type_spec", self.types.spec(kind))]
 
     # --- headers of packets for the controller
@@ -579,7 +566,7 @@ class P4Info:
             if isinstance(d, Composite)
             and d.annotation("controller_header") is not None
             and d.annotation("hidden") is None
-            and d.shown in self.inventory.header_types
+            and d.shown in {item["name"] for item in self.emitter.ctx.storage.header_types}
         ]
 
     def _header(self, item: Composite) -> Message:
@@ -595,10 +582,8 @@ class P4Info:
         for (shown, declared, kind), number in zip(fields, numbers, strict=True):
             if declared.annotation("hidden") is not None:
                 continue
-            field: Message = [("id", number), ("name", shown)]
-            field += plain_annotations(declared.annotations)
-            field += _width(control_plane_width(kind)) + self._type_name(kind)
-            found.append(("metadata", field))
+            field = _named(number, shown, declared.annotations)
+            found.append(("metadata", field + _width(control_plane_width(kind)) + self._type_name(kind)))
         return found
 
 
@@ -613,6 +598,11 @@ def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, 
         else:
             found.append((shown, declared, inner))
     return found
+
+
+def _named(number: int, name: str, notes: Iterable[Annotation], without: Sequence[str] = ()) -> Message:
+    """What messages of fields and parameters begin with."""
+    return [("id", number), ("name", name), *plain_annotations(notes, without)]
 
 
 def _width(bits: int) -> Message:

@@ -532,7 +532,7 @@ class Emitter:
     def _fill_field_lists(self) -> None:
         """Gathers the fields of the metadata that are annotated with each list's number."""
         members = self.blocks["parser"].program.parameters[2].type
-        place = self._metadata_place()
+        place = self._shared[self.blocks["parser"].program.parameters[2]]
         for item in self.ctx.field_lists:
             number = item["number"]
             item["name"] = f"field_list{number}" if number >= 0 else "empty"
@@ -543,10 +543,6 @@ class Emitter:
                     node = self.ctx.lists_used[number]
                     hint = f"Write @field_list({number}) in front of fields of the metadata."
                     self.ctx.diagnostics.warning(node.at, f"no field is in the field list {number}", hint)
-
-    def _metadata_place(self) -> bmv2.Place:
-        parameter = self.blocks["parser"].program.parameters[2]
-        return self._shared[parameter]
 
     def _annotated(self, kind: Any, place: bmv2.Place, number: int, found: list[Json]) -> None:
         bare = kinds.plain(kind)
