@@ -120,14 +120,13 @@ class Inlining(Part):
             self.ctx.action_uses.setdefault(action.name, ("called", action.declaration, self.ctx.block))
         inner = Environment(action.environment)
         callee = Callee(object(), within=action.environment)
-        outer = self.ctx.out
-        self.ctx.out = []
-        declaration = action.declaration
-        path = f"{self.ctx.path}{declaration.name}_"
+        code = action.declaration
+        path = f"{self.ctx.path}{code.name}_"
         self.ctx.within += 1
-        self._put_in(node, callee, declaration.parameters, node.bound, inner, declaration, path, closed=False)
+        made = self.ctx.expressions.collected(
+            lambda: self._put_in(node, callee, code.parameters, node.bound, inner, code, path, closed=False)
+        )
         self.ctx.within -= 1
-        made, self.ctx.out = self.ctx.out, outer
         if self.ctx.where == "control":
             self.ctx.out.append(Invoke(node.at, node.end, made, action.name))
         else:

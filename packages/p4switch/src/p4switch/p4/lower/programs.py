@@ -21,7 +21,7 @@ from p4switch.p4.lower.layout import (
     SourceInfo,
     Step,
 )
-from p4switch.p4.lower.statements import Loops, Statements, Tables, ranges_as_masks
+from p4switch.p4.lower.statements import Loops, Statements, Tables, key_value, ranges_as_masks
 from p4switch.p4.lower.storage import (
     ActionInstance,
     Environment,
@@ -253,9 +253,9 @@ class Programs(Part):
         if isinstance(value, tree.Default):
             return [(0, 0)]
         if isinstance(value, tree.Binary) and value.operator == "&&&":
-            return [(self._key_value(value.left) & ones, self._key_value(value.right) & ones)]
+            return [(key_value(self.ctx, value.left) & ones, key_value(self.ctx, value.right) & ones)]
         if isinstance(value, tree.Binary) and value.operator == "..":
-            low, high = self._key_value(value.left), self._key_value(value.right)
+            low, high = key_value(self.ctx, value.left), key_value(self.ctx, value.right)
             if low < 0:
                 # Signed: the negative part and the other one.
                 negative = ranges_as_masks(low & ones, min(high, -1) & ones, width)
@@ -263,15 +263,7 @@ class Programs(Part):
             return ranges_as_masks(low, high, width)
         if isinstance(value.type, kinds.SetType):
             raise SourceFault(value.at, "a value set stands alone in a case")
-        return [(self._key_value(value) & ones, ones)]
-
-    def _key_value(self, node: tree.Expression) -> int:
-        found = self.ctx.evaluate(node)
-        if found is None:
-            raise SourceFault(node.at, "this key must be known when the program is compiled")
-        if isinstance(found, bool | int):
-            return int(found)
-        return self.ctx.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
+        return [(key_value(self.ctx, value) & ones, ones)]
 
 
 def full_name(declaration: tree.Declaration, around: Instance | None) -> str:

@@ -75,13 +75,13 @@ def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) ->
     if isinstance(value, tree.Default):
         number, mask, low, high = 0, 0, 0, ones
     elif isinstance(value, tree.Binary) and value.operator == "&&&":
-        number = _number(lowering, value.left, width)
-        mask = _number(lowering, value.right, width)
+        number = key_value(lowering, value.left) & ones
+        mask = key_value(lowering, value.right) & ones
         number &= mask
     elif isinstance(value, tree.Binary) and value.operator == "..":
-        low, high = _number(lowering, value.left, width), _number(lowering, value.right, width)
+        low, high = key_value(lowering, value.left) & ones, key_value(lowering, value.right) & ones
     else:
-        number = low = high = _number(lowering, value, width)
+        number = low = high = key_value(lowering, value) & ones
     if match == "range":
         return {"match_type": match, "start": bmv2.hexadecimal(low, width), "end": bmv2.hexadecimal(high, width)}
     text = bmv2.hexadecimal(expect(number, int), width)
@@ -92,15 +92,14 @@ def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) ->
     return {"match_type": match, "key": text, "mask": bmv2.hexadecimal(mask, width)}
 
 
-def _number(lowering: "Lowering", node: tree.Expression, width: int) -> int:
+def key_value(lowering: "Lowering", node: tree.Expression) -> int:
+    """The number of a key, or of a part of one. Raises SourceFault: it is not known yet."""
     found: Any = lowering.evaluate(node)
     if found is None:
         raise SourceFault(node.at, "this key must be known when the program is compiled")
-    if isinstance(found, bool) or node.type is kinds.BOOL:
+    if isinstance(found, int):
         return int(found)
-    if not isinstance(found, int):
-        found = lowering.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
-    return int(found) & ((1 << width) - 1)
+    return lowering.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
 
 
 def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
@@ -663,16 +662,12 @@ class Tables(Part):
         return expect(self.ctx.inlining.object(value), Instance)
 
     def _attached(self, table: TableInstance, item: Json) -> None:
-        counters = table.declaration.properties.get("counters")
-        if counters is not None:
-            instance = self._object_of(table, counters.value, counters)
-            self._bind_once(instance, table)
-            item["with_counters"] = True
-        meters = table.declaration.properties.get("meters")
-        if meters is not None:
-            instance = self._object_of(table, meters.value, meters)
-            self._bind_once(instance, table)
-            item["direct_meters"] = instance.name
+        for name in ("counters", "meters"):
+            found = table.declaration.properties.get(name)
+            if found is not None:
+                instance = self._object_of(table, found.value, found)
+                self._bind_once(instance, table)
+                item |= {"with_counters": True} if name == "counters" else {"direct_meters": instance.name}
 
     def _bind_once(self, instance: Instance, table: TableInstance) -> None:
         before = instance.extra.get("binding")
