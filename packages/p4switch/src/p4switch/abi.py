@@ -84,14 +84,9 @@ EG_OUT_CLONE_PRIORITY: Final = 29
 """the priority that an egress clone keeps, 0 where its field list has none"""
 
 INGRESS_DROPS: Final = {
-    OUT_EGRESS_SPEC: DROP_PORT,
-    OUT_MCAST_GRP: 0,
-    OUT_PRIORITY: 0,
-    OUT_CLONE: 0,
-    OUT_CLONE_LIST: 0,
-    OUT_RESUBMIT: 0,
+    OUT_EGRESS_SPEC: DROP_PORT, OUT_MCAST_GRP: 0, OUT_PRIORITY: 0, OUT_CLONE: 0, OUT_CLONE_LIST: 0, OUT_RESUBMIT: 0,
     OUT_DIGEST: 0,
-}
+}  # fmt: skip
 """Cells after ingress of a packet that went round too often (limits.MAX_STEPS): whatever it left is forgotten."""
 
 NOTHING_NOTED: Final = {EG_OUT_CLONE: 0, EG_OUT_CLONE_LIST: 0, EG_OUT_RECIRCULATE: 0}

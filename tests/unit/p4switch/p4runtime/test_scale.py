@@ -13,7 +13,7 @@ from p4switch.device import Device
 from p4switch.p4runtime import digest_entries
 from p4switch.p4runtime.digest_entries import IdleTimers
 from p4switch.p4runtime.forwarding import Forwarding, PipelineLoader
-from p4switch.p4runtime.p4info import ExternInfo
+from p4switch.p4runtime.p4info import load_schema
 from p4switch.program.actions import LearnList
 from p4switch.traffic import Digest
 from tests.support.effort import examples
@@ -180,14 +180,13 @@ class Learner:
     """The digest of control.p4, without packets."""
 
     def __init__(self, **config):
-        control = schema("control")
-        externs = ExternInfo(control.p4info)
+        known = load_schema(schema("control").p4info)
         self.now = 0
         self.heard = []
         self.takes = True
-        self.digests = digest_entries.DigestEntries(externs, lambda: self.now)
+        self.digests = digest_entries.DigestEntries(known, lambda: self.now)
         self.digests.send = lambda message: self.takes and self.heard.append(message.digest) is None
-        (self.info,) = externs.digests.values()
+        (self.info,) = known.digests.values()
         entry = p4r.DigestEntry(digest_id=self.info.id, config=config)
         self.digests.write(p4r.Update.INSERT, entry)
 

@@ -99,8 +99,6 @@ class Needs:
                 case model.HeaderEqual(left=one, right=other):
                     self.header(one)
                     self.header(other)
-                case _:
-                    pass
 
     def header(self, name: str) -> None:
         """All of a header."""
@@ -122,8 +120,6 @@ class Needs:
                     self._length(field.header)
                 case model.HeaderInput(header):
                     self.header(header)
-                case _:
-                    pass
 
     def primitive(self, primitive: model.Primitive) -> None:
         """What a primitive reads, and what it may leave as it was."""
@@ -153,8 +149,6 @@ class Needs:
                 self.calculation(self._program.calculations[name])
             case model.Clone(field_list=listed) | model.Recirculate(field_list=listed):
                 self.fields.update(self._program.field_lists[listed].fields)
-            case _:
-                pass
 
     def pipeline(self, pipeline: model.Pipeline) -> None:
         """What the conditions, keys and actions of a pipeline read."""
@@ -503,7 +497,7 @@ class DataLowering:
             case model.BoolConst(value):
                 return ir.Constant(I1, int(value))
             case model.ToBool(operand):
-                return self._nonzero(operand)
+                return self._compare(model.Compare("!=", operand, model.Const(0)))
             case model.Compare():
                 return self._compare(expr)
             case model.Logic(op=op, left=left, right=right):
@@ -516,9 +510,6 @@ class DataLowering:
                 return b.select(self.condition(condition), self.condition(then), self.condition(otherwise))
             case model.HeaderEqual(left=one, right=other):
                 return self._headers_equal(one, other)
-
-    def _nonzero(self, expr: model.DataExpr) -> Value:
-        return self._compare(model.Compare("!=", expr, model.Const(0)))
 
     def _compare(self, expr: model.Compare) -> Value:
         b = self._builder

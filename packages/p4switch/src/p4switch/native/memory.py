@@ -7,6 +7,7 @@ memory behind it. Loads and stores assume no alignment (the lanes of a frame beg
 import socket
 import sys
 from collections.abc import Callable
+from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,156 +52,108 @@ def _swapped(builder: Any, word: Any) -> Any:
     return builder.bswap(word) if _SWAP else word
 
 
-@intrinsic
-def pointer(typingctx: Any, address: Any) -> Any:
+def _instruction(result: str, *arguments: str) -> Callable[[Callable[..., Any]], Any]:
+    """A function of compiled code; what is decorated makes LLVM's from a builder and the arguments.
+
+    Types are named as in ``numba.types``.
+    """
+
+    def decorate(make: Callable[..., Any]) -> Any:
+        def typed(typingctx: Any, *given: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                made = make(builder, *args)
+                return context.get_dummy_value() if result == "void" else made
+
+            return getattr(types, result)(*(getattr(types, one) for one in arguments)), generate
+
+        return intrinsic(update_wrapper(typed, make, ("__name__", "__doc__", "__module__", "__qualname__"), ()))
+
+    return decorate
+
+
+@_instruction("voidptr", "int64")
+def pointer(builder: Any, address: Any) -> Any:
     """The address as a void pointer, for ``carray``."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], cgutils.voidptr_t)
-
-    return types.voidptr(types.int64), generate
+    return builder.inttoptr(address, cgutils.voidptr_t)
 
 
-@intrinsic
-def load_be32(typingctx: Any, address: Any, index: Any) -> Any:
+@_instruction("int32", "int64", "int64")
+def load_be32(builder: Any, address: Any, index: Any) -> Any:
     """The index-th 32-bit word in network order, as int32."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _swapped(builder, builder.load(_at(builder, args[0], args[1], ir.IntType(32)), align=1))
-
-    return types.int32(types.int64, types.int64), generate
+    return _swapped(builder, builder.load(_at(builder, address, index, ir.IntType(32)), align=1))
 
 
-@intrinsic
-def load_be16(typingctx: Any, address: Any, index: Any) -> Any:
+@_instruction("int16", "int64", "int64")
+def load_be16(builder: Any, address: Any, index: Any) -> Any:
     """The index-th 16-bit word in network order, as int16."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _swapped(builder, builder.load(_at(builder, args[0], args[1], ir.IntType(16)), align=1))
-
-    return types.int16(types.int64, types.int64), generate
+    return _swapped(builder, builder.load(_at(builder, address, index, ir.IntType(16)), align=1))
 
 
-@intrinsic
-def store_be16(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+@_instruction("void", "int64", "int64", "int16")
+def store_be16(builder: Any, address: Any, index: Any, value: Any) -> None:
     """Stores an int16 as the index-th word of 16 bits, in network order."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(_swapped(builder, args[2]), _at(builder, args[0], args[1], ir.IntType(16)), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int16), generate
+    builder.store(_swapped(builder, value), _at(builder, address, index, ir.IntType(16)), align=1)
 
 
-@intrinsic
-def load_u8(typingctx: Any, address: Any, index: Any) -> Any:
+@_instruction("uint8", "int64", "int64")
+def load_u8(builder: Any, address: Any, index: Any) -> Any:
     """The index-th byte."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_at(builder, args[0], args[1], ir.IntType(8)))
-
-    return types.uint8(types.int64, types.int64), generate
+    return builder.load(_at(builder, address, index, ir.IntType(8)))
 
 
-@intrinsic
-def store_u8(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+@_instruction("void", "int64", "int64", "uint8")
+def store_u8(builder: Any, address: Any, index: Any, value: Any) -> None:
     """Stores the index-th byte."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[2], _at(builder, args[0], args[1], ir.IntType(8)))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.uint8), generate
+    builder.store(value, _at(builder, address, index, ir.IntType(8)))
 
 
-@intrinsic
-def load_be64(typingctx: Any, address: Any) -> Any:
+@_instruction("int64", "int64")
+def load_be64(builder: Any, address: Any) -> Any:
     """Eight bytes in network order, as int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _swapped(builder, builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1))
-
-    return types.int64(types.int64), generate
+    return _swapped(builder, builder.load(builder.inttoptr(address, ir.IntType(64).as_pointer()), align=1))
 
 
-@intrinsic
-def store_be32(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+@_instruction("void", "int64", "int64", "int32")
+def store_be32(builder: Any, address: Any, index: Any, value: Any) -> None:
     """Stores an int32 as the index-th word, in network order."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(_swapped(builder, args[2]), _at(builder, args[0], args[1], ir.IntType(32)), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int32), generate
+    builder.store(_swapped(builder, value), _at(builder, address, index, ir.IntType(32)), align=1)
 
 
-@intrinsic
-def load_f32(typingctx: Any, address: Any, index: Any) -> Any:
+@_instruction("float32", "int64", "int64")
+def load_f32(builder: Any, address: Any, index: Any) -> Any:
     """The index-th float32, in this machine's order."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_at(builder, args[0], args[1], ir.FloatType()), align=1)
-
-    return types.float32(types.int64, types.int64), generate
+    return builder.load(_at(builder, address, index, ir.FloatType()), align=1)
 
 
-@intrinsic
-def store_f32(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+@_instruction("void", "int64", "int64", "float32")
+def store_f32(builder: Any, address: Any, index: Any, value: Any) -> None:
     """Stores a float32 as the index-th, in this machine's order."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[2], _at(builder, args[0], args[1], ir.FloatType()), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.float32), generate
+    builder.store(value, _at(builder, address, index, ir.FloatType()), align=1)
 
 
-@intrinsic
-def as_float(typingctx: Any, word: Any) -> Any:
+@_instruction("float32", "int32")
+def as_float(builder: Any, word: Any) -> Any:
     """The float32 whose bits an int32 has."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), generate
+    return builder.bitcast(word, ir.FloatType())
 
 
-@intrinsic
-def as_double(typingctx: Any, word: Any) -> Any:
+@_instruction("float64", "int64")
+def as_double(builder: Any, word: Any) -> Any:
     """The float64 whose bits an int64 has."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), generate
+    return builder.bitcast(word, ir.DoubleType())
 
 
-@intrinsic
-def as_word(typingctx: Any, number: Any) -> Any:
+@_instruction("int32", "float32")
+def as_word(builder: Any, number: Any) -> Any:
     """The bits of a float32, as an int32."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.IntType(32))
-
-    return types.int32(types.float32), generate
+    return builder.bitcast(number, ir.IntType(32))
 
 
-@intrinsic
-def copy_bytes(typingctx: Any, to: Any, source: Any, count: Any) -> Any:
+@_instruction("void", "int64", "int64", "int64")
+def copy_bytes(builder: Any, to: Any, source: Any, count: Any) -> None:
     """memcpy: ``count`` bytes from address ``source`` to address ``to``, which must not overlap."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        raw_memcpy: Any = cgutils.raw_memcpy
-        raw_memcpy(
-            builder,
-            builder.inttoptr(args[0], cgutils.voidptr_t),
-            builder.inttoptr(args[1], cgutils.voidptr_t),
-            args[2],
-            1,
-        )
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
+    there, here = (builder.inttoptr(address, cgutils.voidptr_t) for address in (to, source))
+    cgutils.raw_memcpy(builder, there, here, count, 1)
 
 
 # What the loop calls of the C library, and the structures that it hands over (Linux on 64-bit machines).

@@ -195,7 +195,8 @@ def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str
         if diagnostics.errors:
             return
         found.checker = Checker(diagnostics)
-        found.checker.check_program(found.declarations)
+        for declaration in found.declarations:
+            found.checker.check_declaration(declaration)
         _check_version(found, preprocessor)
         if diagnostics.errors:
             return

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
 from p4switch.p4.inventory import Inventory, UsedAction
-from p4switch.p4.lower.programs import Emitter, local_name
+from p4switch.p4.lower.programs import Emitter
 from p4switch.p4.lower.statements import key_name
 from p4switch.p4.lower.storage import Instance, TableInstance
 from p4switch.p4.syntax.expressions import ExpressionParser
@@ -181,17 +181,13 @@ def spelled(note: Annotation) -> str:
     """An annotation as p4c prints it."""
     if not note.brackets:
         return f"@{note.name}"
-    shown = [_token(token) for token in note.tokens]
+    shown = [token[1] for token in note.tokens]
     text = ""
     for index, word in enumerate(shown):
         if index and word != "," and not (text.endswith(("(", ".", "-")) or word in (")", ".", "(")):
             text += " "
         text += word
     return f"@{note.name}({text})"
-
-
-def _token(token: Token) -> str:
-    return token[1]
 
 
 def _structured(note: Annotation) -> Message:
@@ -251,11 +247,11 @@ class TypeSpecs:
             case kinds.CompositeType():
                 self._composite(kind)
                 word = {"struct": "struct", "header": "header", "header_union": "header_union"}[kind.kind]
-                return [(word, [("name", shown_name(kind))])]
+                return [(word, [("name", kind.declaration.shown)])]
             case kinds.StackType(element, size):
                 self._composite(element)
                 word = element.kind
-                return [(f"{word}_stack", [(word, [("name", shown_name(element))]), ("size", size)])]
+                return [(f"{word}_stack", [(word, [("name", element.declaration.shown)]), ("size", size)])]
             case kinds.EnumType():
                 self._enum(kind)
                 word = "serializable_enum" if kind.base is not None else "enum"
@@ -272,7 +268,7 @@ class TypeSpecs:
 
     def _composite(self, kind: kinds.CompositeType) -> None:
         section = {"struct": "structs", "header": "headers", "header_union": "header_unions"}[kind.kind]
-        name = shown_name(kind)
+        name = kind.declaration.shown
         if name in self._named[section]:
             return
         members: Message = []
@@ -322,12 +318,6 @@ def _number(kind: kinds.Type) -> kinds.Type:
     return bare.base if isinstance(bare, kinds.EnumType) and bare.base is not None else bare
 
 
-def shown_name(kind: kinds.CompositeType) -> str:
-    """The name of a type for the control plane."""
-    note = kind.declaration.annotation("name")
-    return str(note.string) if note is not None and note.string else kind.name
-
-
 def translation_of(kind: kinds.Type) -> tuple[str, int | None] | None:
     """What ``@p4runtime_translation`` says of a type: a URI, and the width or None for a string."""
     if not isinstance(kind, kinds.NewType):
@@ -355,12 +345,9 @@ def control_plane_width(kind: kinds.Type) -> int:
 
 _UNITS: Final = {"packets": "PACKETS", "bytes": "BYTES", "packets_and_bytes": "BOTH"}
 _EXTERNS: Final = {
-    "counter": COUNTER,
-    "direct_counter": DIRECT_COUNTER,
-    "meter": METER,
-    "direct_meter": DIRECT_METER,
+    "counter": COUNTER, "direct_counter": DIRECT_COUNTER, "meter": METER, "direct_meter": DIRECT_METER,
     "register": REGISTER,
-}
+}  # fmt: skip
 
 
 class P4Info:
@@ -372,7 +359,7 @@ class P4Info:
         self.declarations = declarations
         self.symbols = Symbols()
         self.types = TypeSpecs()
-        self.types.errors = list(emitter.checker.errors)
+        self.types.errors = list(emitter.checker.env.errors)
         self._typed = False
         self._register_names()
 
@@ -392,9 +379,9 @@ class P4Info:
         parts += [("controller_packet_metadata", self._header(item)) for item in self._controller_headers()]
         parts += [("value_sets", self._value_set(v)) for v in inventory.value_sets]
         parts += [("registers", self._register(i)) for i in externs["register"]]
-        parts += [("digests", self._digest(name, kind)) for name, kind in inventory.digests]
+        parts += [("digests", self._digest(name, kind)) for name, kind in self.emitter.ctx.digests.items()]
         named = self.types.message()
-        if tables or profiles or named or self._typed or inventory.calls_externs:
+        if tables or profiles or named or self._typed or self.emitter.ctx.extern_calls:
             parts.append(("type_info", named))
         return write(parts)
 
@@ -413,8 +400,8 @@ class P4Info:
         for instance in inventory.externs:
             add(_EXTERNS[instance.type.name], instance.name, id_of(instance.declaration.annotations))
         for item in self._controller_headers():
-            add(CONTROLLER_HEADER, local_name(item), id_of(item.annotations))
-        for name, _ in inventory.digests:
+            add(CONTROLLER_HEADER, item.shown, id_of(item.annotations))
+        for name in self.emitter.ctx.digests:
             add(DIGEST, name)
 
     def _preamble(
@@ -449,22 +436,16 @@ class P4Info:
             if key.match == "selector":
                 continue
             kind = key.expression.type
-            field: Message = [("id", number), ("name", key_name(key))]
-            field += plain_annotations(key.annotations)
-            field += _width(control_plane_width(kind) if kind is not None else 0)
-            field.append(("match_type", Word(key.match.upper())))
-            field += documentation(key.annotations)
-            if kind is not None:
-                field += self._type_name(kind)
-            field += structured_annotations(key.annotations)
-            found.append(("match_fields", field))
+            width = control_plane_width(kind) if kind is not None else 0
+            field = [*_named(number, key_name(key), key.annotations), *_width(width)]
+            field += [("match_type", Word(key.match.upper())), *documentation(key.annotations)]
+            field += self._type_name(kind) if kind is not None else []
+            found.append(("match_fields", field + structured_annotations(key.annotations)))
         for name, ref in self.inventory.refs_of(table):
             item: Message = [("id", self.symbols.id(ACTION, name))]
             item += plain_annotations(ref.annotations)
-            if ref.has("tableonly"):
-                item.append(("scope", Word("TABLE_ONLY")))
-            elif ref.has("defaultonly"):
-                item.append(("scope", Word("DEFAULT_ONLY")))
+            scopes = [word for word in ("TABLE_ONLY", "DEFAULT_ONLY") if ref.has(word.lower().replace("_", ""))]
+            item += [("scope", Word(word)) for word in scopes[:1]]
             item += structured_annotations(ref.annotations)
             found.append(("action_refs", item))
         if declaration.default is not None and declaration.default_constant:
@@ -496,8 +477,7 @@ class P4Info:
         numbers = _numbers([p.annotations for p in action.parameters])
         for parameter, number in zip(action.parameters, numbers, strict=True):
             kind = parameter.type
-            item: Message = [("id", number), ("name", local_name(parameter))]
-            item += plain_annotations(parameter.annotations)
+            item = _named(number, parameter.shown, parameter.annotations)
             plain_enum = isinstance(kind, kinds.EnumType) and kind.base is None
             item += [] if plain_enum else _width(control_plane_width(kind))
             item += documentation(parameter.annotations)
@@ -561,8 +541,7 @@ class P4Info:
             for declared, number in zip(bare.declaration.fields, numbers, strict=True):
                 match = declared.annotation("match")
                 word = match.tokens[0][1].upper() if match is not None and match.tokens else "EXACT"
-                inner: Message = [("id", number), ("name", local_name(declared))]
-                inner += plain_annotations(declared.annotations, ("match",))
+                inner = _named(number, declared.shown, declared.annotations, ("match",))
                 inner += _width(control_plane_width(bare.fields[declared.name]))
                 inner.append(("match_type", Word(word)))
                 found.append(("match", inner + documentation(declared.annotations)))
@@ -575,8 +554,7 @@ class P4Info:
         return found + _size(item.json["max_size"])
 
     def _digest(self, name: str, kind: kinds.Type) -> Message:
-        preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name)]
-        preamble.append(("alias", self.symbols.alias(name)))
+        preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name), ("alias", self.symbols.alias(name))]
         return [("preamble", preamble), ("type_spec", self.types.spec(kind))]
 
     # --- headers of packets for the controller
@@ -588,13 +566,13 @@ class P4Info:
             if isinstance(d, Composite)
             and d.annotation("controller_header") is not None
             and d.annotation("hidden") is None
-            and shown_name(d.type) in self.inventory.header_types
+            and d.shown in {item["name"] for item in self.emitter.ctx.storage.header_types}
         ]
 
     def _header(self, item: Composite) -> Message:
         note = item.annotation("controller_header")
         name = note.string if note is not None and note.string else item.name
-        preamble: Message = [("id", self.symbols.id(CONTROLLER_HEADER, local_name(item)))]
+        preamble: Message = [("id", self.symbols.id(CONTROLLER_HEADER, item.shown))]
         preamble += [("name", name), ("alias", name)]
         preamble += plain_annotations(item.annotations) + documentation(item.annotations)
         preamble += structured_annotations(item.annotations)
@@ -604,10 +582,8 @@ class P4Info:
         for (shown, declared, kind), number in zip(fields, numbers, strict=True):
             if declared.annotation("hidden") is not None:
                 continue
-            field: Message = [("id", number), ("name", shown)]
-            field += plain_annotations(declared.annotations)
-            field += _width(control_plane_width(kind)) + self._type_name(kind)
-            found.append(("metadata", field))
+            field = _named(number, shown, declared.annotations)
+            found.append(("metadata", field + _width(control_plane_width(kind)) + self._type_name(kind)))
         return found
 
 
@@ -616,12 +592,17 @@ def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, 
     found: list[tuple[str, Any, kinds.Type]] = []
     for declared in kind.declaration.fields:
         inner = kind.fields[declared.name]
-        shown = prefix + local_name(declared)
+        shown = prefix + declared.shown
         if isinstance(inner, kinds.CompositeType):
             found += flat_fields(inner, f"{shown}.")
         else:
             found.append((shown, declared, inner))
     return found
+
+
+def _named(number: int, name: str, notes: Iterable[Annotation], without: Sequence[str] = ()) -> Message:
+    """What messages of fields and parameters begin with."""
+    return [("id", number), ("name", name), *plain_annotations(notes, without)]
 
 
 def _width(bits: int) -> Message:

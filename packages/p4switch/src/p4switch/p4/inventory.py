@@ -7,7 +7,6 @@ from p4switch.p4.lower.programs import Emitter, full_name
 from p4switch.p4.lower.statements import global_name
 from p4switch.p4.lower.storage import Instance, ProgramInstance, TableInstance, ValueSetInstance
 from p4switch.p4.syntax import tree
-from p4switch.p4.types.kinds import Type
 
 _CONTROLS: Final = ("verify", "ingress", "egress", "compute", "deparser")
 _SEEN: Final = ("counter", "direct_counter", "meter", "direct_meter", "register")
@@ -62,21 +61,6 @@ class Inventory:
         for table in self.tables:
             self._profile(table)
 
-    @property
-    def digests(self) -> list[tuple[str, Type]]:
-        """Names and types of digests."""
-        return list(self.emitter.ctx.digests.items())
-
-    @property
-    def header_types(self) -> set[str]:
-        """Names of the header types of which there are instances."""
-        return {item["name"] for item in self.emitter.ctx.storage.header_types}
-
-    @property
-    def calls_externs(self) -> bool:
-        """Whether a control calls a function of the target."""
-        return self.emitter.ctx.extern_calls > 0
-
     def _global_actions(self, instance: ProgramInstance, block: str) -> None:
         """Actions of the program that a control uses come before its own."""
         for table in self._tables_of(instance):
@@ -84,7 +68,7 @@ class Inventory:
                 if table.environment.find(ref.target) is None:
                     self._action(name, ref.target, False)
         for name, (use, declaration, where) in self.emitter.ctx.action_uses.items():
-            found = self.emitter.checker.globals.find(declaration.name)
+            found = self.emitter.checker.env.globals.find(declaration.name)
             if use == "called" and where == block and found is declaration:
                 self._action(name, declaration, True)
 
@@ -161,7 +145,7 @@ class Inventory:
         if table.declaration.default is None and "NoAction" not in {ref.name for ref in refs}:
             no_action = self.emitter.ctx.no_action
             if no_action is not None:
-                ref = tree.ActionRef(0, 0, "NoAction", True, [], [default_only()])
+                ref = tree.ActionRef(0, 0, "NoAction", True, [], [tree.Annotation(0, 0, "defaultonly", [], "")])
                 ref.target = no_action
                 refs.append(ref)
         return [(self.name_of(table, ref), ref) for ref in refs if ref.target.annotation("hidden") is None]
@@ -186,10 +170,3 @@ class Inventory:
                 tables.append(table)
                 return
         self.profiles.append((instance, [table]))
-
-
-def default_only() -> Any:
-    """The annotation ``@defaultonly``."""
-    from p4switch.p4.syntax.tree import Annotation  # noqa: PLC0415
-
-    return Annotation(0, 0, "defaultonly", [], "")

@@ -121,14 +121,10 @@ def table_entry(entity: p4r.Entity) -> p4r.TableEntry | None:
 
 
 _IDS: Final = {
-    "counter_entry": "counter_id",
-    "meter_entry": "meter_id",
-    "register_entry": "register_id",
-    "action_profile_member": "action_profile_id",
-    "action_profile_group": "action_profile_id",
-    "value_set_entry": "value_set_id",
-    "digest_entry": "digest_id",
-}
+    "counter_entry": "counter_id", "meter_entry": "meter_id", "register_entry": "register_id",
+    "action_profile_member": "action_profile_id", "action_profile_group": "action_profile_id",
+    "value_set_entry": "value_set_id", "digest_entry": "digest_id",
+}  # fmt: skip
 """By the kind of an entity, the field with the P4Info id."""
 
 

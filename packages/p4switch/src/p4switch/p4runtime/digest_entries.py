@@ -10,7 +10,7 @@ from finsy.proto import p4r
 from numpy.typing import NDArray
 
 from p4switch.p4runtime.errors import Code, P4RuntimeError
-from p4switch.p4runtime.p4info import DigestInfo, ExternInfo, Shape, encode_shape
+from p4switch.p4runtime.p4info import DigestInfo, Schema, Shape, encode_shape
 from p4switch.p4runtime.updates import Kind, check_update_type, copied, invalid
 from p4switch.traffic import Digest
 
@@ -167,8 +167,8 @@ class _List:
 class DigestEntries:
     """Configures digests, collects samples and hands full lists to ``send``."""
 
-    def __init__(self, externs: ExternInfo, clock: Clock) -> None:
-        self._externs = externs
+    def __init__(self, schema: Schema, clock: Clock) -> None:
+        self._schema = schema
         self._clock = clock
         self._lists: dict[int, _List] = {}
         self._next_ids: dict[int, int] = {}
@@ -181,7 +181,7 @@ class DigestEntries:
 
     def write(self, kind: Kind, entry: p4r.DigestEntry) -> None:
         """Turns a digest on, reconfigures it, or turns it off. Raises P4RuntimeError."""
-        info = self._externs.digests.get(entry.digest_id)
+        info = self._schema.digests.get(entry.digest_id)
         if info is None:
             raise P4RuntimeError(Code.NOT_FOUND, f"there is no digest with id {entry.digest_id}")
         what = f"digest {info.name!r}"
@@ -232,7 +232,7 @@ class DigestEntries:
 
     def acknowledge(self, ack: p4r.DigestListAck) -> None:
         """A controller has got a list: its samples are reported again when they come again. Raises NOT_FOUND."""
-        if ack.digest_id not in self._externs.digests:
+        if ack.digest_id not in self._schema.digests:
             raise P4RuntimeError(Code.NOT_FOUND, f"there is no digest with id {ack.digest_id}")
         learned = self._lists.get(ack.digest_id)
         if learned is not None:

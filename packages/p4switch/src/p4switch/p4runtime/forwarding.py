@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,18 +18,18 @@ from finsy.proto import p4r
 from p4switch.abi import MAX_FRAME_BYTES
 from p4switch.device import Device
 from p4switch.p4runtime.arbitration import Permit, entity_id, permit_all, table_entry
-from p4switch.p4runtime.cell_entries import (
+from p4switch.p4runtime.digest_entries import Clock, DigestEntries
+from p4switch.p4runtime.entities import (
     CounterEntries,
     DirectCounterEntries,
     DirectMeterEntries,
     MeterEntries,
     RegisterEntries,
+    ReplicationEntries,
     ValueSetEntries,
 )
-from p4switch.p4runtime.digest_entries import Clock, DigestEntries
 from p4switch.p4runtime.errors import Code, P4RuntimeError, decode, encode
-from p4switch.p4runtime.p4info import ExternInfo, Field, ProfileInfo, Schema, check_conformity, load_schema
-from p4switch.p4runtime.replication_entries import ReplicationEntries
+from p4switch.p4runtime.p4info import Field, ProfileInfo, Schema, check_conformity, load_schema
 from p4switch.p4runtime.table_entries import ProfileEntries, TableEntries
 from p4switch.p4runtime.updates import Kind, copied, invalid
 from p4switch.program import Program, ProgramError, load_program
@@ -178,11 +178,6 @@ def _program(device_config: bytes) -> Program:
         raise invalid(f"config.p4_device_config cannot be loaded: {type(error).__name__}: {error}") from None
 
 
-_UNSUPPORTED: Mapping[str, str] = {
-    "extern_entry": "ExternEntry",
-}
-"""Entities that the embedded switch does not have, by their field in p4.v1.Entity."""
-
 _ALL_ENTRIES: Final = p4r.TableEntry()
 
 
@@ -208,23 +203,22 @@ class Forwarding:
         self.program = program
         self.schema = schema
         self.device = device
-        externs = ExternInfo(schema.proto)
-        self._profiles = ProfileEntries(externs, schema, device)
-        self._tables = TableEntries(schema, device, clock, self._profiles, externs.metered)
+        self._profiles = ProfileEntries(schema, device)
+        self._tables = TableEntries(schema, device, clock, self._profiles)
         self._registers = RegisterEntries(schema.registers, device)
         self._replication = ReplicationEntries(device)
-        self.digests = DigestEntries(externs, clock)
+        self.digests = DigestEntries(schema, clock)
         device.on_digest = self.digests.learn
-        self.timed = bool(externs.digests) or any(info.idle_timeout for info in schema.tables.values())
+        self.timed = bool(schema.digests) or any(info.idle_timeout for info in schema.tables.values())
         kinds: dict[str, Any] = {
             "table_entry": self._tables,
             "counter_entry": CounterEntries(schema.counters, device, schema.direct_counters),
-            "direct_counter_entry": DirectCounterEntries(schema, device, self._tables, externs),
+            "direct_counter_entry": DirectCounterEntries(schema, device, self._tables),
             "register_entry": self._registers,
             "packet_replication_engine_entry": self._replication,
-            "meter_entry": MeterEntries(externs.meters, device, frozenset(externs.direct_meters)),
-            "direct_meter_entry": DirectMeterEntries(schema, device, self._tables, externs),
-            "value_set_entry": ValueSetEntries(externs, device),
+            "meter_entry": MeterEntries(schema.meters, device, schema.direct_meters),
+            "direct_meter_entry": DirectMeterEntries(schema, device, self._tables),
+            "value_set_entry": ValueSetEntries(schema, device),
             "digest_entry": self.digests,
         }
         self._kinds: dict[str, tuple[Callable[[Kind, Any], None], Callable[[Any], Iterator[Any]]]] = {
@@ -420,4 +414,5 @@ def _modify(entity: p4r.Entity) -> p4r.Update:
 def _unsupported(kind: str) -> P4RuntimeError:
     if not kind:
         return invalid("the entity is unset")
-    return P4RuntimeError(Code.UNIMPLEMENTED, f"{_UNSUPPORTED.get(kind, kind)} is not supported by the embedded switch")
+    name = "ExternEntry" if kind == "extern_entry" else kind
+    return P4RuntimeError(Code.UNIMPLEMENTED, f"{name} is not supported by the embedded switch")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from finsy.proto import p4d, p4i, p4t
 
@@ -105,12 +105,9 @@ def _bitstring_type(spec: p4t.P4BitstringLikeTypeSpec) -> ValueType | None:
 FieldKind: TypeAlias = Literal["exact", "lpm", "ternary", "range", "optional"]
 
 _FIELD_KINDS: Final[Mapping[int, FieldKind]] = {
-    p4i.MatchField.EXACT: "exact",
-    p4i.MatchField.LPM: "lpm",
-    p4i.MatchField.TERNARY: "ternary",
-    p4i.MatchField.RANGE: "range",
-    p4i.MatchField.OPTIONAL: "optional",
-}
+    p4i.MatchField.EXACT: "exact", p4i.MatchField.LPM: "lpm", p4i.MatchField.TERNARY: "ternary",
+    p4i.MatchField.RANGE: "range", p4i.MatchField.OPTIONAL: "optional",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +127,17 @@ class MatchField(Field):
 
 
 @dataclass(frozen=True, slots=True)
-class ActionInfo:
-    """An action with its parameters in the order of declaration."""
+class Info:
+    """Something that P4Info gives an id."""
 
     id: int
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionInfo(Info):
+    """An action with its parameters in the order of declaration."""
+
     parameters: tuple[Field, ...]
 
 
@@ -148,7 +151,7 @@ class ActionRef:
 
 
 @dataclass(frozen=True)
-class TableInfo:
+class TableInfo(Info):
     """A table.
 
     Attributes:
@@ -162,8 +165,6 @@ class TableInfo:
         idle_timeout: the program asks for idle time-outs.
     """
 
-    id: int
-    name: str
     fields: tuple[MatchField, ...]
     actions: Mapping[int, ActionRef]
     const: bool
@@ -183,23 +184,59 @@ class TableInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class CounterInfo:
+class CounterInfo(Info):
     """An indirect counter; ``counts``: what a write sets, (packets, bytes)."""
 
-    id: int
-    name: str
     size: int
     counts: tuple[bool, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterInfo:
+class RegisterInfo(Info):
     """A register; ``type`` None: of a type that P4Runtime access does not support."""
 
-    id: int
-    name: str
     size: int
     type: ValueType | None
+
+
+@dataclass(frozen=True, slots=True)
+class StructShape:
+    """A struct or a tuple of shapes."""
+
+    members: tuple["Shape", ...]
+    is_tuple: bool
+
+
+Shape: TypeAlias = ValueType | StructShape
+
+
+@dataclass(frozen=True, slots=True)
+class MeterInfo(Info):
+    """An indirect meter."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileInfo(Info):
+    """An action profile; ``table`` is one of those that use it, 0: none does."""
+
+    max_group_size: int
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
+class DigestInfo(Info):
+    """A digest; ``shape`` None: of a type that is not supported."""
+
+    shape: Shape | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSetInfo(Info):
+    """A value set; fields are (match field id, width)."""
+
+    fields: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -209,6 +246,8 @@ class Schema:
     Attributes:
         proto: the P4Info as it was sent.
         packet_in, packet_out: fields of the controller headers, None where the program has none.
+        metered: ids of the tables with a direct meter.
+        implementations: the action profile of each table that has one.
     """
 
     proto: p4i.P4Info = field(repr=False)
@@ -218,9 +257,16 @@ class Schema:
     direct_counters: frozenset[int]
     packet_in: tuple[Field, ...] | None
     packet_out: tuple[Field, ...] | None
+    meters: Mapping[int, MeterInfo]
+    direct_meters: frozenset[int]
+    metered: frozenset[int]
+    profiles: Mapping[int, ProfileInfo]
+    implementations: Mapping[int, ProfileInfo]
+    digests: Mapping[int, DigestInfo]
+    value_sets: Mapping[int, ValueSetInfo]
 
 
-Info = TypeVar("Info", ActionInfo, TableInfo, CounterInfo, RegisterInfo)
+T = TypeVar("T", bound=Info)
 
 
 def load_schema(proto: p4i.P4Info) -> Schema:
@@ -231,11 +277,12 @@ def load_schema(proto: p4i.P4Info) -> Schema:
     """
     actions = _by_id((_action(a) for a in proto.actions), "action")
     direct = {c.preamble.id: c for c in proto.direct_counters}
-    counters = (CounterInfo(c.preamble.id, c.preamble.name, c.size, _counts(c.spec)) for c in proto.counters)
-    registers = (
-        RegisterInfo(r.preamble.id, r.preamble.name, r.size, value_type(r.type_spec, proto.type_info))
-        for r in proto.registers
-    )
+    counters = (CounterInfo(*_known(c), c.size, _counts(c.spec)) for c in proto.counters)
+    registers = (RegisterInfo(*_known(r), r.size, value_type(r.type_spec, proto.type_info)) for r in proto.registers)
+    profiles = [ProfileInfo(*_known(p), p.max_group_size, next(iter(p.table_ids), 0)) for p in proto.action_profiles]
+    by_id = {profile.id: profile for profile in profiles}
+    digests = (DigestInfo(*_known(d), shape_of(d.type_spec, proto.type_info)) for d in proto.digests)
+    value_sets = (ValueSetInfo(*_known(v), tuple((m.id, m.bitwidth) for m in v.match)) for v in proto.value_sets)
     return Schema(
         proto=proto,
         tables=_by_id((_table(t, actions, direct) for t in proto.tables), "table"),
@@ -244,7 +291,20 @@ def load_schema(proto: p4i.P4Info) -> Schema:
         direct_counters=frozenset(direct),
         packet_in=_controller_header(proto, "packet_in"),
         packet_out=_controller_header(proto, "packet_out"),
+        meters={m.preamble.id: MeterInfo(*_known(m), m.size) for m in proto.meters},
+        direct_meters=frozenset(m.preamble.id for m in proto.direct_meters),
+        metered=frozenset(m.direct_table_id for m in proto.direct_meters),
+        profiles=by_id,
+        implementations={
+            t.preamble.id: by_id[t.implementation_id] for t in proto.tables if t.implementation_id in by_id
+        },
+        digests={digest.id: digest for digest in digests},
+        value_sets={value_set.id: value_set for value_set in value_sets},
     )
+
+
+def _known(message: Any) -> tuple[int, str]:
+    return message.preamble.id, message.preamble.name
 
 
 def invalid(message: str) -> P4RuntimeError:
@@ -252,8 +312,8 @@ def invalid(message: str) -> P4RuntimeError:
     return P4RuntimeError(Code.INVALID_ARGUMENT, f"P4Info: {message}")
 
 
-def _by_id(infos: Iterable[Info], what: str) -> dict[int, Info]:
-    found: dict[int, Info] = {}
+def _by_id(infos: Iterable[T], what: str) -> dict[int, T]:
+    found: dict[int, T] = {}
     for info in infos:
         if info.id == 0 or info.id in found:
             raise invalid(f"{what} {info.name!r}: id {info.id} is zero or given twice")
@@ -272,7 +332,7 @@ def _action(proto: p4i.Action) -> ActionInfo:
     parameters = tuple(
         Field(p.id, p.name, _width(p.bitwidth, f"parameter {p.name!r} of action {name!r}")) for p in proto.params
     )
-    return ActionInfo(proto.preamble.id, name, parameters)
+    return ActionInfo(*_known(proto), parameters)
 
 
 def _match_field(proto: p4i.MatchField, table: str) -> MatchField:
@@ -321,88 +381,6 @@ def _controller_header(proto: p4i.P4Info, name: str) -> tuple[Field, ...] | None
     return None
 
 
-# What P4Info says of meters, action profiles, digests and value sets, by id.
-
-
-@dataclass(frozen=True, slots=True)
-class StructShape:
-    """A struct or a tuple of shapes."""
-
-    members: tuple["Shape", ...]
-    is_tuple: bool
-
-
-Shape: TypeAlias = ValueType | StructShape
-
-
-@dataclass(frozen=True, slots=True)
-class MeterInfo:
-    """An indirect meter."""
-
-    id: int
-    name: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileInfo:
-    """An action profile; ``table`` is one of those that use it, 0: none does."""
-
-    id: int
-    name: str
-    max_group_size: int
-    table: int
-
-
-@dataclass(frozen=True, slots=True)
-class DigestInfo:
-    """A digest; ``shape`` None: of a type that is not supported."""
-
-    id: int
-    name: str
-    shape: Shape | None
-
-
-@dataclass(frozen=True, slots=True)
-class ValueSetInfo:
-    """A value set; fields are (match field id, width)."""
-
-    id: int
-    name: str
-    fields: tuple[tuple[int, int], ...]
-
-
-class ExternInfo:
-    """The index of a P4Info.
-
-    Attributes:
-        metered: ids of the tables with a direct meter.
-        implementations: the action profile of each table that has one.
-    """
-
-    def __init__(self, proto: p4i.P4Info) -> None:
-        self.meters = {m.preamble.id: MeterInfo(m.preamble.id, m.preamble.name, m.size) for m in proto.meters}
-        self.direct_meters = {m.preamble.id for m in proto.direct_meters}
-        self.metered = {m.direct_table_id for m in proto.direct_meters}
-        self.profiles = {
-            p.preamble.id: ProfileInfo(p.preamble.id, p.preamble.name, p.max_group_size, next(iter(p.table_ids), 0))
-            for p in proto.action_profiles
-        }
-        self.implementations = {
-            t.preamble.id: self.profiles[t.implementation_id]
-            for t in proto.tables
-            if t.implementation_id in self.profiles
-        }
-        self.digests = {
-            d.preamble.id: DigestInfo(d.preamble.id, d.preamble.name, shape_of(d.type_spec, proto.type_info))
-            for d in proto.digests
-        }
-        self.value_sets = {
-            v.preamble.id: ValueSetInfo(v.preamble.id, v.preamble.name, tuple((m.id, m.bitwidth) for m in v.match))
-            for v in proto.value_sets
-        }
-
-
 def shape_of(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> Shape | None:
     """The shape of a digest's type, None where it holds something that is not supported."""
     members: Sequence[p4t.P4DataTypeSpec]
@@ -431,12 +409,8 @@ def encode_shape(shape: Shape, values: Iterator[int]) -> p4d.P4Data:
 
 
 _KEY_KINDS: Final[Mapping[FieldKind, MatchKind]] = {
-    "exact": "exact",
-    "lpm": "lpm",
-    "ternary": "ternary",
-    "range": "range",
-    "optional": "ternary",
-}
+    "exact": "exact", "lpm": "lpm", "ternary": "ternary", "range": "range", "optional": "ternary",
+}  # fmt: skip
 
 
 def check_conformity(schema: Schema, program: Program) -> None:
@@ -445,19 +419,18 @@ def check_conformity(schema: Schema, program: Program) -> None:
     Raises:
         P4RuntimeError: INVALID_ARGUMENT, naming the first difference.
     """
-    externs = ExternInfo(schema.proto)
     for table in schema.tables.values():
         spec = program.tables.get(table.name)
         if spec is None:
             raise _differs(f"table {table.name!r} is not in it")
         _check_key(table, spec)
         _check_actions(table, spec, program)
-        _check_table_externs(table, spec, externs)
+        _check_table_externs(table, spec, schema)
         if table.has_counter != (spec.direct_counter is not None):
             raise _differs(f"table {table.name!r} has {'no' if table.has_counter else 'a'} direct counter there")
         if table.idle_timeout and not spec.idle_timeout:
             raise _differs(f"table {table.name!r} has no idle time-outs there")
-    _check_externs(externs, program)
+    _check_externs(schema, program)
     for counter in schema.counters.values():
         array = program.counters.get(counter.name)
         if array is None or array.table is not None or array.size != counter.size:
@@ -470,29 +443,29 @@ def check_conformity(schema: Schema, program: Program) -> None:
             raise _differs(f"register {register.name!r} has cells of {cells.width} bits there")
 
 
-def _check_externs(externs: ExternInfo, program: Program) -> None:
-    for meter in externs.meters.values():
+def _check_externs(schema: Schema, program: Program) -> None:
+    for meter in schema.meters.values():
         cells = program.meters.get(meter.name)
         if cells is None or cells.table is not None or cells.size != meter.size:
             raise _differs(f"indirect meter {meter.name!r} of {meter.size} cells is not in it")
     learned = {learn_list.name for learn_list in program.learn_lists.values()}
     for what, infos, known in (
-        ("action profile", externs.profiles, program.profiles),
-        ("value set", externs.value_sets, program.value_sets),
-        ("digest", externs.digests, learned),
+        ("action profile", schema.profiles, program.profiles),
+        ("value set", schema.value_sets, program.value_sets),
+        ("digest", schema.digests, learned),
     ):
         for info in infos.values():
             if info.name not in known:
                 raise _differs(f"{what} {info.name!r} is not in it")
-    for value_set in externs.value_sets.values():
+    for value_set in schema.value_sets.values():
         if program.value_sets[value_set.name].width != sum(width for _, width in value_set.fields):
             raise _differs(f"value set {value_set.name!r} has another width there")
 
 
-def _check_table_externs(table: TableInfo, spec: MatchTable, externs: ExternInfo) -> None:
-    if (table.id in externs.metered) != (spec.direct_meter is not None):
-        raise _differs(f"table {table.name!r} has {'no' if table.id in externs.metered else 'a'} direct meter there")
-    profile = externs.implementations.get(table.id)
+def _check_table_externs(table: TableInfo, spec: MatchTable, schema: Schema) -> None:
+    if (table.id in schema.metered) != (spec.direct_meter is not None):
+        raise _differs(f"table {table.name!r} has {'no' if table.id in schema.metered else 'a'} direct meter there")
+    profile = schema.implementations.get(table.id)
     if (None if profile is None else profile.name) != spec.profile:
         raise _differs(f"table {table.name!r} has another action profile there")
 

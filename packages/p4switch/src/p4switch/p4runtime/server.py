@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import grpc
-from finsy.proto import p4i, p4r
+from finsy.proto import p4r
 
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.files import read_bytes
@@ -21,7 +21,6 @@ from p4switch.p4runtime.digest_entries import Clock
 from p4switch.p4runtime.forwarding import PipelineLoader, decode_packet_in
 from p4switch.p4runtime.service import P4RuntimeService
 from p4switch.p4runtime.slot import Calls, DeviceFactory, DeviceSlot, PacketOutHandler
-from p4switch.program import Program
 from p4switch.traffic import Digest
 
 # TLS for the P4Runtime server: its own certificate, and, where clients must show one too, who signs theirs.
@@ -153,7 +152,9 @@ class P4RuntimeServer:
         self._address = address
         self._clock = clock
         self._tls = tls
-        self._factory = on_pipeline or self._plain_device
+        self._factory = on_pipeline or (
+            lambda ident, program, _: Device(program, name=self._slots[ident].name, device_id=ident)
+        )
         self._loader = _LOADER
         self._slots: dict[int, DeviceSlot] = {}
         self._calls = Calls(self._slots, self.lock, on_packet_out)
@@ -247,9 +248,6 @@ class P4RuntimeServer:
             return 0  # who drives the devices need not stand still
         with self.lock:
             return sum(slot.report_idle() for slot in timed)
-
-    def _plain_device(self, device_id: int, program: Program, p4info: p4i.P4Info) -> Device:
-        return Device(program, name=self._slots[device_id].name, device_id=device_id)
 
     # --- life
 

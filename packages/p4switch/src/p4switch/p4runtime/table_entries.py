@@ -1,6 +1,6 @@
 """TableEntry: match-action entries and default entries."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
@@ -11,7 +11,7 @@ from finsy.proto import p4r
 from p4switch.device import Device
 from p4switch.p4runtime.digest_entries import Clock, IdleTimers
 from p4switch.p4runtime.errors import Code, P4RuntimeError, encode
-from p4switch.p4runtime.p4info import ActionInfo, ExternInfo, ProfileInfo, Schema, TableInfo
+from p4switch.p4runtime.p4info import ActionInfo, ProfileInfo, Schema, TableInfo
 from p4switch.p4runtime.updates import (
     Kind,
     check_update_type,
@@ -69,8 +69,7 @@ ActionSets: TypeAlias = dict[int, p4r.ActionProfileActionSet]
 class ProfileEntries:
     """Reads and writes the members and groups of one device."""
 
-    def __init__(self, externs: ExternInfo, schema: Schema, device: Device) -> None:
-        self._externs = externs
+    def __init__(self, schema: Schema, device: Device) -> None:
         self._schema = schema
         self._device = device
         self._groups: dict[tuple[int, int], p4r.ActionProfileGroup] = {}
@@ -101,7 +100,9 @@ class ProfileEntries:
             found += [(info, ident, member.action, member.arguments) for ident, member in members]
         return (
             p4r.ActionProfileMember(
-                action_profile_id=info.id, member_id=ident, action=self._action_message(info, action, arguments)
+                action_profile_id=info.id,
+                member_id=ident,
+                action=action_message(self._schema.tables[info.table].action_by_name(action), arguments),
             )
             for info, ident, action, arguments in found
         )
@@ -162,7 +163,7 @@ class ProfileEntries:
 
     def profile_of(self, info: TableInfo) -> ProfileInfo | None:
         """The action profile of a table, None where its entries take actions."""
-        return self._externs.implementations.get(info.id)
+        return self._schema.implementations.get(info.id)
 
     def attach(
         self, info: ProfileInfo, action: p4r.TableAction, store: Callable[[int | None, int | None], None]
@@ -239,7 +240,7 @@ class ProfileEntries:
     # --- inside
 
     def _profile(self, ident: int) -> tuple[ProfileInfo, Profile]:
-        info = self._externs.profiles.get(ident)
+        info = self._schema.profiles.get(ident)
         if info is None:
             raise invalid(f"there is no action profile with id {ident}")
         return info, self._device.profiles[info.name]
@@ -247,7 +248,7 @@ class ProfileEntries:
     def _selected(self, ident: int) -> list[tuple[ProfileInfo, Profile]]:
         if ident != 0:
             return [self._profile(ident)]
-        return [self._profile(known) for known in self._externs.profiles]
+        return [self._profile(known) for known in self._schema.profiles]
 
     def _action(self, info: ProfileInfo, action: p4r.Action) -> tuple[ActionInfo, tuple[int, ...]]:
         refs = self._schema.tables[info.table].actions if info.table in self._schema.tables else {}
@@ -256,14 +257,15 @@ class ProfileEntries:
         ref = refs[action.action_id]
         return ref.action, decode_arguments(ref.action, action)
 
-    def _action_message(self, info: ProfileInfo, name: str, arguments: tuple[int, ...]) -> p4r.Action:
-        action = self._schema.tables[info.table].action_by_name(name)
-        message = p4r.Action()
-        if action is not None:
-            message.action_id = action.id
-            for parameter, value in zip(action.parameters, arguments, strict=True):
-                message.params.add(param_id=parameter.id, value=encode(value))
-        return message
+
+def action_message(action: ActionInfo | None, arguments: tuple[int, ...]) -> p4r.Action:
+    """An action with its arguments; unset for one that P4Info does not have."""
+    message = p4r.Action()
+    if action is not None:
+        message.action_id = action.id
+        for parameter, value in zip(action.parameters, arguments, strict=True):
+            message.params.add(param_id=parameter.id, value=encode(value))
+    return message
 
 
 def _first(profile: Profile) -> int:
@@ -302,16 +304,10 @@ _NO_NOTES: Final = _Notes()
 class TableEntries:
     """Reads and writes the tables of one device."""
 
-    def __init__(
-        self, schema: Schema, device: Device, clock: Clock, profiles: ProfileEntries, metered: Collection[int]
-    ) -> None:
-        """Args:
-        profiles: what entries name in place of actions.
-        metered: ids of the tables with a direct meter.
-        """
+    def __init__(self, schema: Schema, device: Device, clock: Clock, profiles: ProfileEntries) -> None:
+        """``profiles``: what entries name in place of actions."""
         self._schema = schema
         self._profiles = profiles
-        self._metered = metered
         self._device = device
         # By the row of an entry.
         self._notes: dict[int, dict[int, _Notes]] = {ident: {} for ident in schema.tables}
@@ -463,7 +459,7 @@ class TableEntries:
         what = f"table {info.name!r}"
         if entry.is_const:
             raise invalid(f"{what}: is_const must not be set in a write")
-        metered = info.id in self._metered
+        metered = info.id in self._schema.metered
         if not metered and (entry.HasField("meter_config") or entry.HasField("meter_counter_data")):
             raise invalid(f"{what} has no direct meter")
         if entry.HasField("meter_counter_data"):
@@ -587,7 +583,7 @@ class TableEntries:
                 message.is_const = const
                 if info.has_counter and wanted.HasField("counter_data"):
                     message.counter_data.CopyFrom(counter_data(*found.counters[at].tolist()))
-                if info.id in self._metered and wanted.HasField("meter_config") and row in found.meters:
+                if info.id in self._schema.metered and wanted.HasField("meter_config") and row in found.meters:
                     message.meter_config.CopyFrom(config_message(found.meters[row]))
                 yield message
 
@@ -632,11 +628,8 @@ class TableEntries:
 
     def _put_action(self, info: TableInfo, message: p4r.TableEntry, name: str, arguments: tuple[int, ...]) -> None:
         action = info.action_by_name(name)
-        if action is None:
-            return
-        message.action.action.action_id = action.id
-        for parameter, value in zip(action.parameters, arguments, strict=True):
-            message.action.action.params.add(param_id=parameter.id, value=encode(value))
+        if action is not None:
+            message.action.action.CopyFrom(action_message(action, arguments))
 
 
 def _check_keyed(info: TableInfo) -> None:

@@ -1,8 +1,8 @@
 """What every kind of entity needs when it is written."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from finsy.proto import p4r
 from google.protobuf.message import Message
@@ -92,19 +92,17 @@ def state_errors() -> Iterator[None]:
     """Turns what the device's state refuses into P4Runtime errors."""
     try:
         yield
-    except EntryExists as error:
-        raise P4RuntimeError(Code.ALREADY_EXISTS, str(error)) from None
-    except NoSuchEntry as error:
-        raise P4RuntimeError(Code.NOT_FOUND, str(error)) from None
-    except TableFull as error:
-        raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, str(error)) from None
-    except TableIsConst as error:
-        raise P4RuntimeError(Code.PERMISSION_DENIED, str(error)) from None
-    except StillUsed as error:
-        # What PI makes of BMv2's MBR_STILL_USED.
-        raise P4RuntimeError(Code.UNKNOWN, str(error)) from None
     except (TableError, MulticastError, MeterError) as error:
-        raise invalid(str(error)) from None
+        raise P4RuntimeError(_CODES.get(type(error), Code.INVALID_ARGUMENT), str(error)) from None
+
+
+_CODES: Final[Mapping[type[Exception], Code]] = {
+    EntryExists: Code.ALREADY_EXISTS,
+    NoSuchEntry: Code.NOT_FOUND,
+    TableFull: Code.RESOURCE_EXHAUSTED,
+    TableIsConst: Code.PERMISSION_DENIED,
+    StillUsed: Code.UNKNOWN,  # what PI makes of BMv2's MBR_STILL_USED
+}
 
 
 # Match fields: between p4.v1.FieldMatch and the canonical matches of dataplane.tables.

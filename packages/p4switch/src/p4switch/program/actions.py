@@ -1,7 +1,7 @@
 """Actions and the primitives they are made of."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from p4switch.program.errors import SourceInfo
@@ -11,6 +11,13 @@ from p4switch.program.expressions import BoolExpr, DataExpr, Expr, FieldRef, Val
 
 
 MatchKind: TypeAlias = Literal["exact", "lpm", "ternary", "range"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """What stands in a line of the P4 source; ``source``: which, where p4c wrote it."""
+
+    source: SourceInfo | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ class ConstEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchTable:
+class MatchTable(Sourced):
     """A table, or an action call that p4c wrapped into a table without a key.
 
     Attributes:
@@ -81,7 +88,6 @@ class MatchTable:
     next_hit: str | None
     next_miss: str | None
     direct_counter: str | None
-    source: SourceInfo | None = None
     direct_meter: str | None = None
     profile: str | None = None
     idle_timeout: bool = False
@@ -101,14 +107,13 @@ class MatchTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditional:
+class Conditional(Sourced):
     """An ``if`` of a control."""
 
     name: str
     condition: BoolExpr
     next_true: str | None
     next_false: str | None
-    source: SourceInfo | None = None
 
     @property
     def following(self) -> tuple[str | None, ...]:
@@ -142,32 +147,22 @@ class Pipeline:
 
 
 HashAlgorithm: TypeAlias = Literal[
-    "csum16",
-    "cksum16",
-    "crc16",
-    "crc16_custom",
-    "crc32",
-    "crc32_custom",
-    "crcCCITT",
-    "identity",
-    "xor16",
-    "xor32",
-]
+    "csum16", "cksum16", "crc16", "crc16_custom", "crc32", "crc32_custom", "crcCCITT", "identity", "xor16", "xor32",
+]  # fmt: skip
 """BMv2's names. The custom CRCs have the parameters of the plain ones; BMv2 lets Thrift change them."""
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterArray:
+class RegisterArray(Sourced):
     """``size`` cells of ``width`` bits, unsigned, zero at start."""
 
     name: str
     size: int
     width: int
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CounterArray:
+class CounterArray(Sourced):
     """Counters of packets and bytes.
 
     Attributes:
@@ -178,7 +173,6 @@ class CounterArray:
     name: str
     size: int
     table: str | None = None
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +201,7 @@ HashInput: TypeAlias = FieldInput | ConstInput | HeaderInput
 
 
 @dataclass(frozen=True, slots=True)
-class Calculation:
+class Calculation(Sourced):
     """A hash over the concatenated bits of its inputs (zero bits fill the last byte), then the payload.
 
     Attributes:
@@ -218,11 +212,10 @@ class Calculation:
     algorithm: HashAlgorithm
     inputs: tuple[HashInput, ...]
     payload: bool
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Checksum:
+class Checksum(Sourced):
     """``target`` holds the result of ``calculation``.
 
     Attributes:
@@ -238,7 +231,6 @@ class Checksum:
     verify: bool
     update: bool
     condition: BoolExpr | None
-    source: SourceInfo | None = None
 
 
 # What sends packets off the straight way from ingress to egress, and what guides them; abi.py says who acts on it.
@@ -284,7 +276,7 @@ class ValueSet:
 
 
 @dataclass(frozen=True, slots=True)
-class MeterArray:
+class MeterArray(Sourced):
     """Two-rate three-color meters (behavioral-model, src/bm_sim/meters.cpp).
 
     Attributes:
@@ -297,7 +289,6 @@ class MeterArray:
     unit: Literal["packets", "bytes"]
     table: str | None = None
     target: FieldRef | None = None
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,54 +307,48 @@ class ActionProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Clone:
+class Clone(Sourced):
     """``clone``: after the pipeline that runs it, a copy goes to a session (its number, 15 bits)."""
 
     session: DataExpr
     field_list: int
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Resubmit:
+class Resubmit(Sourced):
     """After ingress, the packet as it came in starts again."""
 
     field_list: int
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Recirculate:
+class Recirculate(Sourced):
     """After egress, the packet as it would leave starts again."""
 
     field_list: int
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Sourced):
     """The packet leaves with at most ``length`` bytes; the smallest of several counts."""
 
     length: DataExpr
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateDigest:
+class GenerateDigest(Sourced):
     """After ingress, the fields of a learn list go to the controllers."""
 
     learn_list: int
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ExecuteMeter:
+class ExecuteMeter(Sourced):
     """``target = color`` (0 green, 1 yellow, 2 red) of a cell; nothing where the index is out of range."""
 
     meter: str
     index: DataExpr
     target: FieldRef
-    source: SourceInfo | None = None
 
 
 PathPrimitive: TypeAlias = Clone | Resubmit | Recirculate | Truncate | GenerateDigest
@@ -371,141 +356,125 @@ PathPrimitive: TypeAlias = Clone | Resubmit | Recirculate | Truncate | GenerateD
 
 
 @dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(Sourced):
     """``target = value``, cut to the target's width."""
 
     target: FieldRef
     value: DataExpr
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AssignHeader:
+class AssignHeader(Sourced):
     """Copies validity and, where the source is valid, every field. Both headers are of one type."""
 
     target: str
     origin: str
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AddHeader:
+class AddHeader(Sourced):
     """``setValid()``: zeroes the fields and makes valid; nothing on a valid header."""
 
     header: str
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveHeader:
+class RemoveHeader(Sourced):
     """``setInvalid()``: the fields keep their values."""
 
     header: str
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class MarkToDrop:
+class MarkToDrop(Sourced):
     """``egress_spec`` := the drop port, ``mcast_grp`` := 0, in the named metadata instance."""
 
     header: str
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Sourced):
     """Adds one packet and its ingress length to a cell; nothing where the index is out of range."""
 
     counter: str
     index: DataExpr
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterRead:
+class RegisterRead(Sourced):
     """``target = register[index]``; nothing where the index is out of range. The index is taken mod 2**32."""
 
     target: FieldRef
     register: str
     index: DataExpr
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterWrite:
+class RegisterWrite(Sourced):
     """``register[index] = value``, cut to the cell's width; nothing where the index is out of range."""
 
     register: str
     index: DataExpr
     value: DataExpr
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Hash:
+class Hash(Sourced):
     """``target = base + H(inputs) mod max(size, 1)``, on 64-bit unsigned numbers."""
 
     target: FieldRef
     base: DataExpr
     calculation: str
     size: DataExpr
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Jump:
+class Jump(Sourced):
     """Goes on with primitive number ``to`` of the action (the number of primitives: its end)."""
 
     to: int
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class JumpIfZero:
+class JumpIfZero(Sourced):
     """Goes on with primitive number ``to`` where ``condition`` is 0."""
 
     condition: DataExpr
     to: int
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Sourced):
     """Ends the pipeline once the action is over; the primitives that follow in the action still run."""
 
-    source: SourceInfo | None = None
-
 
 @dataclass(frozen=True, slots=True)
-class LogMessage:
+class LogMessage(Sourced):
     """``log_msg``: each ``{}`` of the format takes one argument. Only the interpreter's trace shows it."""
 
     format: str
     arguments: tuple[DataExpr, ...]
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Assertion:
+class Assertion(Sourced):
     """``assert`` and ``assume``. Where one fails, BMv2 aborts; a device counts it and goes on."""
 
     kind: Literal["assert", "assume"]
     condition: BoolExpr
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Random:
+class Random(Sourced):
     """``target`` := a number from ``low`` to ``high``, both included and 64 bits wide; nothing where low > high."""
 
     target: FieldRef
     low: DataExpr
     high: DataExpr
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class MoveHeaders:
+class MoveHeaders(Sourced):
     """Header stack shifts: each of ``targets`` takes the fields and the validity of the same one of ``origins``, all
     at once; then those in ``cleared`` become invalid. The packet's length stays as it was.
     """
@@ -513,24 +482,21 @@ class MoveHeaders:
     targets: tuple[str, ...]
     origins: tuple[str, ...]
     cleared: tuple[str, ...]
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class Several(Sourced):
     """Primitives that run one after the other and are one in the JSON (``push``, ``assign_union`` ...)."""
 
     name: str
     primitives: tuple["Primitive", ...]
-    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Sourced):
     """A primitive on what is chosen at run time: the first one whose condition holds, or none, runs."""
 
     cases: tuple[tuple[BoolExpr, "Primitive"], ...]
-    source: SourceInfo | None = None
 
 
 Primitive: TypeAlias = (
@@ -585,8 +551,6 @@ def operands(primitive: Primitive) -> Iterator[Expr]:
             yield length
         case OneOf(cases=cases):
             yield from (condition for condition, _ in cases)
-        case _:
-            pass
 
 
 def target_of(primitive: Primitive) -> FieldRef | None:
@@ -603,11 +567,10 @@ class ActionParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class Action(Sourced):
     """A P4 action. p4c may write several with one name (``NoAction``): the id tells them apart."""
 
     id: int
     name: str
     parameters: tuple[ActionParameter, ...]
     primitives: tuple[Primitive, ...]
-    source: SourceInfo | None = None

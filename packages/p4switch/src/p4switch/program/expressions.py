@@ -4,7 +4,7 @@
 does not matter. Every node is hashable; equal nodes mean equal expressions.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
@@ -368,12 +368,9 @@ class HeaderGroups:
     def find(self, kind: str, name: object, where: str) -> Any:
         """A stack, union or union stack by its JSON type and name. Raises ProgramError."""
         tables: dict[str, Mapping[str, Stack | Union]] = {
-            "header_stack": self.stacks,
-            "stack": self.stacks,
-            "header_union": self.unions,
-            "header_union_stack": self.union_stacks,
-            "union_stack": self.union_stacks,
-        }
+            "header_stack": self.stacks, "stack": self.stacks, "header_union": self.unions,
+            "header_union_stack": self.union_stacks, "union_stack": self.union_stacks,
+        }  # fmt: skip
         known = tables[kind]
         if not isinstance(name, str) or name not in known:
             raise ProgramError(f"{where}: unknown {kind} {name!r}")
@@ -525,7 +522,7 @@ def is_valid(choice: Choice, groups: HeaderGroups) -> BoolExpr:
     """``isValid()``: of a union, whether any member is."""
     if choice.kind == "header":
         return choice.truth(lambda name: ToBool(Valid(name)))
-    return choice.truth(lambda name: _any_valid(groups.unions[name]))
+    return choice.truth(lambda name: _any(ToBool(Valid(header)) for header in groups.unions[name].headers))
 
 
 def equal(left: Choice, right: Choice, groups: HeaderGroups) -> BoolExpr:
@@ -540,15 +537,12 @@ def unequal(left: Choice, right: Choice, groups: HeaderGroups) -> BoolExpr:
     return Not(equal(left, right, groups))
 
 
-def _any_valid(union: Union) -> BoolExpr:
+def _any(conditions: Iterable[BoolExpr]) -> BoolExpr:
     result: BoolExpr = BoolConst(False)
-    for header in reversed(union.headers):
-        result = Logic("or", ToBool(Valid(header)), result)
+    for condition in reversed(list(conditions)):
+        result = Logic("or", condition, result)
     return result
 
 
 def _unions_equal(one: Union, other: Union) -> BoolExpr:
-    result: BoolExpr = BoolConst(False)
-    for left, right in reversed(list(zip(one.headers, other.headers, strict=True))):
-        result = Logic("or", HeaderEqual(left, right), result)
-    return result
+    return _any(HeaderEqual(left, right) for left, right in zip(one.headers, other.headers, strict=True))

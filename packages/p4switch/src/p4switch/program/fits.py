@@ -593,18 +593,8 @@ def vendor(
         return ""
     with tempfile.TemporaryDirectory(prefix="p4-fits-") as folder:
         words = [
-            compiler,
-            "--std",
-            "p4-16",
-            "--target",
-            target.name,
-            "--arch",
-            "v1model",
-            "--verbose",
-            "2",
-            "-o",
-            folder,
-        ]
+            compiler, "--std", "p4-16", "--target", target.name, "--arch", "v1model", "--verbose", "2", "-o", folder,
+        ]  # fmt: skip
         words += [f"-D{name}={value}" for name, value in defines.items()] + [f"-I{one}" for one in folders]
         try:
             done = subprocess.run(

@@ -42,7 +42,7 @@ def _registers(root: Json) -> dict[str, model.RegisterArray]:
         size, width = get(obj, "size", int, where), get(obj, "bitwidth", int, where)
         if size < 0 or width < 1:
             raise ProgramError(f"{where}: {size} cells of {width} bits")
-        registers[name] = model.RegisterArray(name, size, width, source_of(obj))
+        registers[name] = model.RegisterArray(name, size, width, source=source_of(obj))
     return registers
 
 
@@ -51,7 +51,7 @@ def _counters(root: Json) -> dict[str, model.CounterArray]:
     for name, where, obj in each(root, "counter_arrays", "counter"):
         direct = obj.get("is_direct", False)
         table, size = (get(obj, "binding", str, where), 0) if direct else (None, get(obj, "size", int, where))
-        counters[name] = model.CounterArray(name, size, table, source_of(obj))
+        counters[name] = model.CounterArray(name, size, table, source=source_of(obj))
     return counters
 
 
@@ -65,7 +65,7 @@ def load_calculation(obj: Json, scope: Scope) -> model.Calculation:
     entries = objects(obj, "input", where)
     payload = any(entry.get("type") == "payload" for entry in entries)
     inputs = tuple(_hash_input(e, scope, where) for e in entries if e.get("type") != "payload")
-    return model.Calculation(name, algorithm, inputs, payload, source)
+    return model.Calculation(name, algorithm, inputs, payload, source=source)
 
 
 def _hash_input(obj: Json, scope: Scope, where: str) -> model.HashInput:
@@ -102,7 +102,7 @@ def load_checksums(root: Json, scope: Scope, calculations: dict[str, model.Calcu
             obj.get("update", True),
         )
         holds = None if condition is None else ExpressionLoader(scope, where, source).bool(condition)
-        checksums.append(model.Checksum(name, target, calculation, bool(verify), bool(update), holds, source))
+        checksums.append(model.Checksum(name, target, calculation, bool(verify), bool(update), holds, source=source))
     return tuple(checksums)
 
 
@@ -158,7 +158,7 @@ def _meters(root: Json, scope: Scope) -> dict[str, model.MeterArray]:
         if obj.get("is_direct", False):
             table, target = get(obj, "binding", str, where), scope.target(obj.get("result_target"), where)
             size = 0
-        meters[name] = model.MeterArray(name, size, cast(Any, unit), table, target, source_of(obj))
+        meters[name] = model.MeterArray(name, size, cast(Any, unit), table, target, source=source_of(obj))
     return meters
 
 
@@ -336,12 +336,14 @@ class Arguments:
     def to_target(self, make: Callable[..., model.Primitive], *rest: object) -> model.Primitive:
         """A primitive that writes the first one, a field that may be chosen at run time."""
         cases = self.expressions.target(self.value(0))
-        return one_of([(condition, make(target, *rest, self.source)) for condition, target in cases], self.source)
+        return one_of(
+            [(condition, make(target, *rest, source=self.source)) for condition, target in cases], self.source
+        )
 
     def to_header(self, make: Callable[..., model.Primitive]) -> model.Primitive:
         """A primitive on the first one, a header that may be chosen at run time."""
         cases = self.expressions.header(self.value(0)).conditions
-        return one_of([(condition, make(name, self.source)) for condition, name in cases], self.source)
+        return one_of([(condition, make(name, source=self.source)) for condition, name in cases], self.source)
 
     def offset(self, position: int) -> int:
         """Where a jump goes."""
@@ -354,14 +356,14 @@ class Arguments:
 def _log_message(args: Arguments) -> model.LogMessage:
     text = args.named(0, "string")
     values = get(args.value(1), "value", list, args.where)
-    return model.LogMessage(text, tuple(args.expressions.data(v) for v in values), args.source)
+    return model.LogMessage(text, tuple(args.expressions.data(v) for v in values), source=args.source)
 
 
 def _mark_to_drop(args: Arguments) -> model.MarkToDrop:
     header = args.header(0)
     if "egress_spec" not in args.scope.headers[header].type.by_name:
         raise ProgramError(f"{args.where}: {header!r} has no field 'egress_spec'")
-    return model.MarkToDrop(header, args.source)
+    return model.MarkToDrop(header, source=args.source)
 
 
 def _hash(args: Arguments) -> model.Primitive:
@@ -381,25 +383,25 @@ _LOADERS: Final[Mapping[str, Callable[[Arguments], model.Primitive]]] = {
     "add_header": lambda a: a.to_header(model.AddHeader),
     "remove_header": lambda a: a.to_header(model.RemoveHeader),
     "mark_to_drop": _mark_to_drop,
-    "count": lambda a: model.Count(a.counter(0), a.data(1), a.source),
+    "count": lambda a: model.Count(a.counter(0), a.data(1), source=a.source),
     "register_read": lambda a: a.to_target(model.RegisterRead, a.register(1), a.data(2)),
-    "register_write": lambda a: model.RegisterWrite(a.register(0), a.data(1), a.data(2), a.source),
+    "register_write": lambda a: model.RegisterWrite(a.register(0), a.data(1), a.data(2), source=a.source),
     "modify_field_with_hash_based_offset": _hash,
     "modify_field_rng_uniform": lambda a: a.to_target(model.Random, a.data(1), a.data(2)),
-    "_jump": lambda a: model.Jump(a.offset(0), a.source),
-    "_jump_if_zero": lambda a: model.JumpIfZero(a.data(0), a.offset(1), a.source),
-    "clone_ingress_pkt_to_egress": lambda a: model.Clone(a.data(0), a.field_list(1), a.source),
-    "clone_egress_pkt_to_egress": lambda a: model.Clone(a.data(0), a.field_list(1), a.source),
-    "resubmit": lambda a: model.Resubmit(a.field_list(0), a.source),
-    "recirculate": lambda a: model.Recirculate(a.field_list(0), a.source),
-    "truncate": lambda a: model.Truncate(a.data(0), a.source),
+    "_jump": lambda a: model.Jump(a.offset(0), source=a.source),
+    "_jump_if_zero": lambda a: model.JumpIfZero(a.data(0), a.offset(1), source=a.source),
+    "clone_ingress_pkt_to_egress": lambda a: model.Clone(a.data(0), a.field_list(1), source=a.source),
+    "clone_egress_pkt_to_egress": lambda a: model.Clone(a.data(0), a.field_list(1), source=a.source),
+    "resubmit": lambda a: model.Resubmit(a.field_list(0), source=a.source),
+    "recirculate": lambda a: model.Recirculate(a.field_list(0), source=a.source),
+    "truncate": lambda a: model.Truncate(a.data(0), source=a.source),
     # The first argument is the receiver, which BMv2 ignores.
-    "generate_digest": lambda a: model.GenerateDigest(a.learn_list(1), a.source),
-    "execute_meter": lambda a: model.ExecuteMeter(a.meter(0), a.data(1), a.target(2), a.source),
-    "exit": lambda a: model.Exit(a.source),
+    "generate_digest": lambda a: model.GenerateDigest(a.learn_list(1), source=a.source),
+    "execute_meter": lambda a: model.ExecuteMeter(a.meter(0), a.data(1), a.target(2), source=a.source),
+    "exit": lambda a: model.Exit(source=a.source),
     "log_msg": _log_message,
-    "assert": lambda a: model.Assertion("assert", a.holds(), a.source),
-    "assume": lambda a: model.Assertion("assume", a.holds(), a.source),
+    "assert": lambda a: model.Assertion("assert", a.holds(), source=a.source),
+    "assume": lambda a: model.Assertion("assume", a.holds(), source=a.source),
 }
 
 
@@ -421,4 +423,4 @@ def _action(name: str, where: str, obj: Json, scope: Scope, externs: Externs) ->
             raise ProgramError(f"{where}: jump to primitive {primitive.to} of {len(primitives)}")
     ident = get(obj, "id", int, where)
     optional(obj, "source_info", dict, where)
-    return model.Action(ident, name, parameters, primitives, source_of(obj))
+    return model.Action(ident, name, parameters, primitives, source=source_of(obj))

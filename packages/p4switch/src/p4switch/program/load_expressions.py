@@ -93,8 +93,6 @@ def _check_numbers(expr: model.Expr, where: str) -> None:
             raise ProgramError(f"{where}: a cast to {width} bits, not 1 to {MAX_BITS}")
         case model.Lookahead(offset, width) if not (0 <= offset <= MAX_LOOKAHEAD_OFFSET and 1 <= width <= MAX_BITS):
             raise ProgramError(f"{where}: lookahead of {width} bits at {offset}")
-        case _:
-            pass
 
 
 # Header types, instances and field aliases from the JSON.
@@ -476,7 +474,7 @@ def one_of(cases: list[tuple[model.BoolExpr, model.Primitive]], source: SourceIn
     """The first primitive whose condition holds."""
     if len(cases) == 1 and cases[0][0] == model.BoolConst(True):
         return cases[0][1]
-    return model.OneOf(tuple(cases), source)
+    return model.OneOf(tuple(cases), source=source)
 
 
 def assign_header(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
@@ -501,11 +499,11 @@ def assign_stack(name: str, expressions: ExpressionLoader, target: object, origi
     to, of = expressions.stack(target), expressions.stack(origin)
     if to.size != of.size or bool(to.unions) != bool(of.unions):
         raise ProgramError(f"{expressions.where}: {to.name!r} and {of.name!r} are of different types")
-    steps: list[model.Primitive] = [model.Assign(to.next, of.next, expressions.source)]
+    steps: list[model.Primitive] = [model.Assign(to.next, of.next, source=expressions.source)]
     for ours, theirs in zip(to.elements, of.elements, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             steps.append(_copy(expressions.scope, one, other, expressions.where, expressions.source))
-    return model.Several(name, tuple(steps), expressions.source)
+    return model.Several(name, tuple(steps), source=expressions.source)
 
 
 def assign_varbit(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
@@ -515,8 +513,10 @@ def assign_varbit(expressions: ExpressionLoader, target: object, origin: object)
 
 
 def _copy_varbit(expressions: ExpressionLoader, to: model.FieldRef, of: model.FieldRef) -> model.Primitive:
-    length = model.Assign(_length(expressions, to), _length(expressions, of), expressions.source)
-    return model.Several("assign_VL", (model.Assign(to, of, expressions.source), length), expressions.source)
+    length = model.Assign(_length(expressions, to), _length(expressions, of), source=expressions.source)
+    return model.Several(
+        "assign_VL", (model.Assign(to, of, source=expressions.source), length), source=expressions.source
+    )
 
 
 def push(expressions: ExpressionLoader, stack_value: object, count_value: object) -> model.Primitive:
@@ -549,12 +549,14 @@ def _shift(
     expressions: ExpressionLoader, name: str, stack: model.Stack, origins: list[int], cleared: range, step: model.Assign
 ) -> model.Primitive:
     if origins == list(range(stack.size)) and not cleared:
-        return model.Several(name, (step,), expressions.source)
+        return model.Several(name, (step,), source=expressions.source)
     headers = [header for element in stack.elements for header in element]
     moved = [header for i in origins for header in stack.elements[i]]
     # BMv2 does not invalidate the unions that it should (HeaderUnion::mark_invalid does nothing).
     invalid = () if stack.unions else tuple(stack.elements[i][0] for i in cleared)
-    return model.Several(name, (model.MoveHeaders(tuple(headers), tuple(moved), invalid), step), expressions.source)
+    return model.Several(
+        name, (model.MoveHeaders(tuple(headers), tuple(moved), invalid), step), source=expressions.source
+    )
 
 
 def _count(expressions: ExpressionLoader, value: object) -> int:
@@ -575,14 +577,14 @@ def _both(left: model.BoolExpr, right: model.BoolExpr) -> model.BoolExpr:
 def _copy(scope: Scope, target: str, origin: str, where: str, source: SourceInfo | None) -> model.Primitive:
     if scope.headers[target].type.name != scope.headers[origin].type.name:
         raise ProgramError(f"{where}: {target!r} and {origin!r} are of different types")
-    return model.AssignHeader(target, origin, source)
+    return model.AssignHeader(target, origin, source=source)
 
 
 def _copy_union(expressions: ExpressionLoader, target: str, origin: str) -> model.Primitive:
     unions = expressions.scope.groups.unions
     pairs = zip(unions[target].headers, unions[origin].headers, strict=True)
     steps = tuple(_copy(expressions.scope, to, of, expressions.where, expressions.source) for to, of in pairs)
-    return model.Several("assign_union", steps, expressions.source)
+    return model.Several("assign_union", steps, source=expressions.source)
 
 
 def _length(expressions: ExpressionLoader, field: model.FieldRef) -> model.FieldRef:

@@ -91,7 +91,7 @@ class ControlLoader:
         source = source_of(obj)
         condition = ExpressionLoader(self._scope, where, source).bool(obj.get("expression"))
         yes, no = (optional(obj, key, str, name) for key in ("true_next", "false_next"))
-        return model.Conditional(name, condition, yes, no, source)
+        return model.Conditional(name, condition, yes, no, source=source)
 
     def _table(self, name: str, where: str, obj: Json) -> model.MatchTable:
         source = source_of(obj)
@@ -436,12 +436,6 @@ def _consumes(state: model.ParserState, scope: Scope) -> bool:
     return False
 
 
-_UNSUPPORTED_SECTIONS: Final[Mapping[str, str]] = {
-    "extern_instances": "extern instance",
-}
-"""Sections of the JSON that must be empty, and what stands in them."""
-
-
 def load_program(program: str | Path | Mapping[str, Any]) -> model.Program:
     """Loads a P4 program compiled by ``p4c-bm2-ss``.
 
@@ -483,7 +477,9 @@ def _read(path: Path) -> Json:
 
 
 def _load(root: Json, name: str) -> model.Program:
-    _refuse_sections(root)
+    for obj in objects(root, "extern_instances", "program"):
+        where = f"extern_instances: {obj.get('name')!r}"
+        raise UnsupportedConstruct("extern instance", where, source_of(obj))
     scope = load_scope(root)
     aliases = load_aliases(root, scope)
     externs = Externs.load(root, scope)
@@ -521,12 +517,6 @@ def _errors(root: Json) -> dict[str, int]:
             raise ProgramError(f"error {name!r}: its code is {code!r}")
         errors[str(name)] = code
     return errors
-
-
-def _refuse_sections(root: Json) -> None:
-    for section, what in _UNSUPPORTED_SECTIONS.items():
-        for obj in objects(root, section, "program"):
-            raise UnsupportedConstruct(what, f"{section}: {obj.get('name')!r}", source_of(obj))
 
 
 def _deparser(root: Json, scope: Scope) -> tuple[str, ...]:

@@ -249,12 +249,7 @@ class Program:
 
 
 CORE_ERRORS = (
-    "NoError",
-    "PacketTooShort",
-    "NoMatch",
-    "StackOutOfBounds",
-    "HeaderTooShort",
-    "ParserTimeout",
+    "NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
     "ParserInvalidArgument",
-)
+)  # fmt: skip
 """Errors of P4's core library, in the order in which BMv2 numbers those that a program does not list."""

@@ -86,8 +86,6 @@ def _check_extern(primitive: model.Primitive, program: model.Program, where: str
                 raise ProgramError(f"{where}: meter {name!r} is a table's direct meter")
             if target.width > 64:
                 raise ProgramError(f"{where}: {target} has {target.width} bits, too many for a color")
-        case _:
-            pass
 
 
 # Tables: whose they are, what their keys and constant entries hold, what shares an action profile.
@@ -175,23 +173,10 @@ def _check_match(match: tuple[int, int], key: model.MatchKey, where: str) -> Non
 
 
 _INTRINSIC_BITS: Final = {
-    "ingress_port": 9,
-    "egress_spec": 9,
-    "egress_port": 9,
-    "mcast_grp": 16,
-    "egress_rid": 16,
-    "priority": 8,
-    "instance_type": 32,
-    "packet_length": 32,
-    "parser_error": 32,
-    "checksum_error": 32,
-    "ingress_global_timestamp": 64,
-    "egress_global_timestamp": 64,
-    "enq_timestamp": 64,
-    "enq_qdepth": 32,
-    "deq_timedelta": 32,
-    "deq_qdepth": 32,
-}
+    "ingress_port": 9, "egress_spec": 9, "egress_port": 9, "mcast_grp": 16, "egress_rid": 16, "priority": 8,
+    "instance_type": 32, "packet_length": 32, "parser_error": 32, "checksum_error": 32, "ingress_global_timestamp": 64,
+    "egress_global_timestamp": 64, "enq_timestamp": 64, "enq_qdepth": 32, "deq_timedelta": 32, "deq_qdepth": 32,
+}  # fmt: skip
 """Most bits of the fields that the target writes or acts on; its tables of ports and groups have such a size."""
 
 _METER_CELL_BYTES: Final = 80

@@ -377,16 +377,13 @@ class DeviceState:
 
     def reset(self) -> None:
         """As after loading the program: no entries but constant ones, no groups, registers and counters zero."""
-        for table in self.tables.values():
-            table.reset()
-        for profile in self.profiles.values():
-            profile.reset()
-        for counter in self.counters.values():
-            counter.reset()
-        for meter in self.meters.values():
-            meter.reset()
-        for value_set in self.value_sets.values():
-            value_set.reset()
+        arrays = (self.counters, self.meters, self.value_sets)
+        for part in (
+            *self.tables.values(),
+            *self.profiles.values(),
+            *(one for kind in arrays for one in kind.values()),
+        ):
+            part.reset()
         self.clone_sessions.reset()
         for rows in self._rows:
             # Writing zeros to rows that no packet touched would make the system give them memory.

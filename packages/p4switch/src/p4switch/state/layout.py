@@ -142,34 +142,23 @@ class StateLayout:
 
     def __init__(self, program: model.Program) -> None:
         self.program = program
-        self.tables: dict[str, int] = {}
-        self.counters: dict[str, int] = {}
         self.failed_assertions = 0
         self.random_state = 1
         self.endless_packets = 2
-        at = 3
-        for name in program.tables:
-            self.tables[name] = at
-            at += TABLE_CELLS
-        for counter in program.counters.values():
-            if counter.table is None:
-                self.counters[counter.name] = at
-                at += 1
-        self.meters: dict[str, int] = {}
-        for meter in program.meters.values():
-            if meter.table is None:
-                self.meters[meter.name] = at
-                at += 1
-        self.value_sets: dict[str, int] = {}
-        for name in program.value_sets:
-            self.value_sets[name] = at
-            at += VALUE_SET_CELLS
-        self.profiles: dict[str, int] = {}
-        for name in program.profiles:
-            self.profiles[name] = at
-            at += PROFILE_CELLS
-        self._first_group = at
-        self.cells = at + len(self.groups)
+        self.cells = 3
+        self.tables = self._take(program.tables, TABLE_CELLS)
+        self.counters = self._take((c.name for c in program.counters.values() if c.table is None), 1)
+        self.meters = self._take((m.name for m in program.meters.values() if m.table is None), 1)
+        self.value_sets = self._take(program.value_sets, VALUE_SET_CELLS)
+        self.profiles = self._take(program.profiles, PROFILE_CELLS)
+        self._first_group = self.cells
+        self.cells += len(self.groups)
+
+    def _take(self, names: Iterable[str], size: int) -> dict[str, int]:
+        """The first cell of each, behind what was taken before."""
+        found = {name: self.cells + size * number for number, name in enumerate(names)}
+        self.cells += size * len(found)
+        return found
 
     @cached_property
     def groups(self) -> tuple[RegisterGroup, ...]:

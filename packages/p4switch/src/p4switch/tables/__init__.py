@@ -19,20 +19,6 @@ from p4switch.tables.matching import (
 from p4switch.tables.table import TABLE_CELLS, Table
 
 __all__ = [
-    "TABLE_CELLS",
-    "DefaultEntry",
-    "EntryExists",
-    "Exact",
-    "InvalidEntry",
-    "Lookup",
-    "Lpm",
-    "Match",
-    "NoSuchEntry",
-    "Range",
-    "Table",
-    "TableEntry",
-    "TableError",
-    "TableFull",
-    "TableIsConst",
-    "Ternary",
-]
+    "TABLE_CELLS", "DefaultEntry", "EntryExists", "Exact", "InvalidEntry", "Lookup", "Lpm", "Match", "NoSuchEntry",
+    "Range", "Table", "TableEntry", "TableError", "TableFull", "TableIsConst", "Ternary",
+]  # fmt: skip

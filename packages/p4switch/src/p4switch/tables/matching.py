@@ -561,9 +561,8 @@ class EntryStore:
         ref = heapq.heappop(self._free) if self._free else self._used
         self._used = max(self._used, ref + 1)
         if ref == len(self.rows):
-            self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
-            self.counters = np.concatenate([self.counters, np.zeros_like(self.counters)])
-            self.meters = np.concatenate([self.meters, np.zeros_like(self.meters)])
+            grown = (self.rows, self.counters, self.meters)
+            self.rows, self.counters, self.meters = (np.concatenate([one, np.zeros_like(one)]) for one in grown)
             self.addresses = self._where()
         self.counters[ref] = 0
         self.meters[ref] = 0

@@ -3,41 +3,18 @@
 from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault, expect
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.layout import Branch, Code
 from p4switch.p4.lower.storage import Part, bits_of, is_scalar, member_of_header, storage_width
-from p4switch.p4.lower.values import (
-    FALSE,
-    TRUE,
-    ChosenField,
-    ChosenHeader,
-    FieldPlace,
-    HeaderPlace,
-    Json,
-    NoHeader,
-    Place,
-    RuntimeData,
-    SlicePlace,
-    StackPlace,
-    StructPlace,
-    UnionPlace,
-    Value,
-    as_data,
-    as_parameter,
-    choice,
-    constant,
-    data_of,
-    fields_of,
-    is_constant,
-    operation,
-    wrapped,
-)
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
+from p4switch.p4.types.base import may_be_constant
 
 
-def same_field(one: Place | None, other: Place) -> bool:
+def same_field(one: bmv2.Place | None, other: bmv2.Place) -> bool:
     """Whether two places are one field."""
-    fields = isinstance(one, FieldPlace) and isinstance(other, FieldPlace)
+    fields = isinstance(one, bmv2.FieldPlace) and isinstance(other, bmv2.FieldPlace)
     return fields and set(one.leaves()) == set(other.leaves()) if one is not None else False
 
 
@@ -47,110 +24,113 @@ _PLAIN = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "&": "&", "|": "|", "^": "
 class Expressions(Part):
     """Lowers expressions, and assignments of anything to anything of its type."""
 
-    def assign(self, target: Place, origin: Place, at: Any) -> None:
+    def assign(self, target: bmv2.Place, origin: bmv2.Place, at: Any) -> None:
         """``target = origin``."""
         match target:
-            case SlicePlace():
+            case bmv2.SlicePlace():
                 self._assign_slice(target, origin, at)
-            case FieldPlace() | ChosenField():
+            case bmv2.FieldPlace() | bmv2.ChosenField():
                 self._assign_scalar(target, origin, at)
-            case HeaderPlace() | ChosenHeader():
+            case bmv2.HeaderPlace() | bmv2.ChosenHeader():
                 self._assign_header(target, origin, at)
-            case UnionPlace():
+            case bmv2.UnionPlace():
                 self._assign_union(target, origin, at)
-            case StackPlace():
+            case bmv2.StackPlace():
                 self._assign_stack(target, origin, at)
-            case StructPlace():
+            case bmv2.StructPlace():
                 self._assign_struct(target, origin, at)
             case _:
                 raise SourceFault(at.at, "this cannot be assigned to")
 
-    def _assign_scalar(self, target: FieldPlace | ChosenField, origin: Place, at: Any) -> None:
+    def _assign_scalar(self, target: bmv2.FieldPlace | bmv2.ChosenField, origin: bmv2.Place, at: Any) -> None:
         if same_field(target, origin):
             return
         varying = isinstance(kinds.plain(target.type), kinds.Varbits)
         self.ctx.do(
-            at, "assign_VL" if varying else "assign", as_parameter(target.target()), as_parameter(data_of(origin))
+            at,
+            "assign_VL" if varying else "assign",
+            bmv2.as_parameter(target.target()),
+            bmv2.as_parameter(bmv2.data_of(origin)),
         )
 
-    def _assign_slice(self, target: SlicePlace, origin: Place, at: Any) -> None:
+    def _assign_slice(self, target: bmv2.SlicePlace, origin: bmv2.Place, at: Any) -> None:
         """Bits of a number: the others stay."""
         base, low, high = target.base, target.low, target.high
-        while isinstance(base, SlicePlace):
+        while isinstance(base, bmv2.SlicePlace):
             low, high, base = low + base.low, high + base.low, base.base
         width = storage_width(base.type)
         mask = ((1 << (high - low + 1)) - 1) << low
         number = bits_of(base.type)
-        rest = operation("&", data_of(base), constant(((1 << width) - 1) & ~mask, width))
-        moved = operation("<<", data_of(origin), constant(low, 32)) if low else data_of(origin)
-        placed = operation("&", moved, constant(mask, width))
-        whole = operation("|", rest, placed)
+        rest = bmv2.operation("&", bmv2.data_of(base), bmv2.constant(((1 << width) - 1) & ~mask, width))
+        moved = bmv2.operation("<<", bmv2.data_of(origin), bmv2.constant(low, 32)) if low else bmv2.data_of(origin)
+        placed = bmv2.operation("&", moved, bmv2.constant(mask, width))
+        whole = bmv2.operation("|", rest, placed)
         if number is not None and number.signed:
-            whole = wrapped(whole, kinds.Bits(width, True))
-        self.assign(base, Value(base.type, whole), at)
+            whole = bmv2.wrapped(whole, kinds.Bits(width, True))
+        self.assign(base, bmv2.Value(base.type, whole), at)
 
-    def _assign_header(self, target: HeaderPlace | ChosenHeader, origin: Place, at: Any) -> None:
+    def _assign_header(self, target: bmv2.HeaderPlace | bmv2.ChosenHeader, origin: bmv2.Place, at: Any) -> None:
         match origin:
-            case NoHeader():
-                self.ctx.do(at, "remove_header", as_parameter(target.json()))
-            case HeaderPlace() if isinstance(target, HeaderPlace) and origin.name == target.name:
+            case bmv2.NoHeader():
+                self.ctx.do(at, "remove_header", bmv2.as_parameter(target.json()))
+            case bmv2.HeaderPlace() if isinstance(target, bmv2.HeaderPlace) and origin.name == target.name:
                 return
-            case HeaderPlace() | ChosenHeader():
-                self.ctx.do(at, "assign_header", as_parameter(target.json()), as_parameter(origin.json()))
-            case StructPlace():
+            case bmv2.HeaderPlace() | bmv2.ChosenHeader():
+                self.ctx.do(at, "assign_header", bmv2.as_parameter(target.json()), bmv2.as_parameter(origin.json()))
+            case bmv2.StructPlace():
                 members = self._kept_apart(target, origin, at)
-                self.ctx.do(at, "add_header", as_parameter(target.json()))
+                self.ctx.do(at, "add_header", bmv2.as_parameter(target.json()))
                 for name, member in members.items():
                     self.assign(self.header_member(target, name), member, at)
             case _:
                 raise SourceFault(at.at, "this cannot be assigned to a header")
 
-    def _assign_union(self, target: UnionPlace, origin: Place, at: Any) -> None:
-        if isinstance(origin, NoHeader):
+    def _assign_union(self, target: bmv2.UnionPlace, origin: bmv2.Place, at: Any) -> None:
+        if isinstance(origin, bmv2.NoHeader):
             for member in target.members.values():
-                self.ctx.do(at, "remove_header", as_parameter(member.json()))
-        elif isinstance(origin, UnionPlace):
+                self.ctx.do(at, "remove_header", bmv2.as_parameter(member.json()))
+        elif isinstance(origin, bmv2.UnionPlace):
             if origin.name != target.name or target.chosen is not None or origin.chosen is not None:
-                self.ctx.do(at, "assign_union", as_parameter(target.json()), as_parameter(origin.json()))
+                self.ctx.do(at, "assign_union", bmv2.as_parameter(target.json()), bmv2.as_parameter(origin.json()))
         else:
             raise SourceFault(at.at, "this cannot be assigned to a header union")
 
-    def _assign_stack(self, target: StackPlace, origin: Place, at: Any) -> None:
-        if isinstance(origin, StackPlace):
+    def _assign_stack(self, target: bmv2.StackPlace, origin: bmv2.Place, at: Any) -> None:
+        if isinstance(origin, bmv2.StackPlace):
             if origin.name != target.name:
                 operator = "assign_union_stack" if target.of_unions else "assign_header_stack"
                 self.ctx.do(at, operator, target.json(), origin.json())
-        elif isinstance(origin, NoHeader):
+        elif isinstance(origin, bmv2.NoHeader):
             for element in target.elements:
-                self.assign(element, NoHeader(element.type), at)
-        elif isinstance(origin, StructPlace):
+                self.assign(element, bmv2.NoHeader(element.type), at)
+        elif isinstance(origin, bmv2.StructPlace):
             for element, member in zip(target.elements, origin.members.values(), strict=True):
                 self.assign(element, member, at)
         else:
             raise SourceFault(at.at, "this cannot be assigned to a stack")
 
-    def _assign_struct(self, target: StructPlace, origin: Place, at: Any) -> None:
-        if not isinstance(origin, StructPlace):
+    def _assign_struct(self, target: bmv2.StructPlace, origin: bmv2.Place, at: Any) -> None:
+        if not isinstance(origin, bmv2.StructPlace):
             raise SourceFault(at.at, "this cannot be assigned to a struct")
         members = list(self._kept_apart(target, origin, at).values())
         for place, member in zip(target.members.values(), members, strict=True):
             self.assign(place, member, at)
 
-    def _kept_apart(self, target: Place, origin: StructPlace, at: Any) -> dict[str, Place]:
+    def _kept_apart(self, target: bmv2.Place, origin: bmv2.StructPlace, at: Any) -> dict[str, bmv2.Place]:
         """The members of a list; copied first where they read what the assignment changes."""
         written = set(target.leaves())
         headers = {header for header, name in written if name == "*"}
-        members: dict[str, Place] = {}
+        members: dict[str, bmv2.Place] = {}
         for position, (name, member) in enumerate(origin.members.items()):
             members[name] = member
             if (position == 0 and len(origin.members) == 1) or not is_scalar(member.type):
-                if isinstance(member, StructPlace):
-                    members[name] = StructPlace(member.type, self._kept_apart(target, member, at))
+                if isinstance(member, bmv2.StructPlace):
+                    members[name] = bmv2.StructPlace(member.type, self._kept_apart(target, member, at))
                 continue
             read: set[tuple[str, str]] = set()
-            fields_of(data_of(member), read)
-            if isinstance(target, ChosenHeader) or any(f in written or f[0] in headers for f in read):
-                own = target.members.get(name) if isinstance(target, StructPlace) else None
+            bmv2.fields_of(bmv2.data_of(member), read)
+            if isinstance(target, bmv2.ChosenHeader) or any(f in written or f[0] in headers for f in read):
+                own = target.members.get(name) if isinstance(target, bmv2.StructPlace) else None
                 if same_field(own, member):
                     continue
                 copy = self.ctx.temporary(member.type)
@@ -160,18 +140,18 @@ class Expressions(Part):
 
     # --- operators as BMv2 has them
 
-    def _unary(self, node: tree.Unary, kind: kinds.Type) -> Place:
+    def _unary(self, node: tree.Unary, kind: kinds.Type) -> bmv2.Place:
         operand = self.scalar(node.operand)
         if node.operator == "!":
-            return Value(kinds.BOOL, operation("not", None, operand))
+            return bmv2.Value(kinds.BOOL, bmv2.operation("not", None, operand))
         number = self.ctx.as_bits(kind)
         if node.operator == "+":
-            return Value(kind, operand)
+            return bmv2.Value(kind, operand)
         if node.operator == "~":
-            return Value(kind, wrapped(operation("~", None, operand), number))
-        return Value(kind, wrapped(operation("-", constant(0, number.width), operand), number))
+            return bmv2.Value(kind, bmv2.wrapped(bmv2.operation("~", None, operand), number))
+        return bmv2.Value(kind, bmv2.wrapped(bmv2.operation("-", bmv2.constant(0, number.width), operand), number))
 
-    def _binary(self, node: tree.Binary, kind: kinds.Type) -> Place:
+    def _binary(self, node: tree.Binary, kind: kinds.Type) -> bmv2.Place:
         if node.operator in ("&&", "||"):
             return self._logic(node)
         left = self.place(node.left)
@@ -180,28 +160,32 @@ class Expressions(Part):
         right = self.place(node.right)
         if node.operator in ("==", "!="):
             same = self.equal(left, right, node)
-            return Value(kinds.BOOL, same if node.operator == "==" else self.negated(same))
-        one, other = data_of(left), data_of(right)
+            return bmv2.Value(kinds.BOOL, same if node.operator == "==" else self.negated(same))
+        one, other = bmv2.data_of(left), bmv2.data_of(right)
         if node.operator in _PLAIN:
-            found = operation(_PLAIN[node.operator], one, other)
+            found = bmv2.operation(_PLAIN[node.operator], one, other)
             number = bits_of(kind)
             if number is not None and number.signed and node.operator in ("&", "|", "^"):
-                found = wrapped(found, number)
-            return Value(kind, found)
+                found = bmv2.wrapped(found, number)
+            return bmv2.Value(kind, found)
         return self._arithmetic(node, kind, one, other)
 
-    def _arithmetic(self, node: tree.Binary, kind: kinds.Type, one: Json, other: Json) -> Place:
+    def _arithmetic(self, node: tree.Binary, kind: kinds.Type, one: Json, other: Json) -> bmv2.Place:
         number = self.ctx.as_bits(kind)
         match node.operator:
             case "++":
                 right = self.ctx.as_bits(self.ctx.type_of(node.right))
-                low = operation("&", other, constant((1 << right.width) - 1, right.width)) if right.signed else other
-                joined = operation("|", operation("<<", one, constant(right.width, 32)), low)
-                return Value(kind, wrapped(joined, number) if number.signed else joined)
+                low = (
+                    bmv2.operation("&", other, bmv2.constant((1 << right.width) - 1, right.width))
+                    if right.signed
+                    else other
+                )
+                joined = bmv2.operation("|", bmv2.operation("<<", one, bmv2.constant(right.width, 32)), low)
+                return bmv2.Value(kind, bmv2.wrapped(joined, number) if number.signed else joined)
             case "|+|" | "|-|":
-                inner = operation(node.operator[1], one, other)
+                inner = bmv2.operation(node.operator[1], one, other)
                 cast = "sat_cast" if number.signed else "usat_cast"
-                return Value(kind, operation(cast, inner, constant(number.width, 32)))
+                return bmv2.Value(kind, bmv2.operation(cast, inner, bmv2.constant(number.width, 32)))
             case "/" | "%":
                 if self.ctx.evaluate(node.left) == 0:
                     return self.ctx.known(0, kind)
@@ -210,25 +194,25 @@ class Expressions(Part):
                     hint = "Use a table, or divide by a power of two."
                     raise SourceFault(node.at, "the target divides by constants that are powers of two only", hint)
                 if node.operator == "/":
-                    return Value(kind, operation(">>", one, constant(divisor.bit_length() - 1, 32)))
-                return Value(kind, operation("&", one, constant(divisor - 1, number.width)))
+                    return bmv2.Value(kind, bmv2.operation(">>", one, bmv2.constant(divisor.bit_length() - 1, 32)))
+                return bmv2.Value(kind, bmv2.operation("&", one, bmv2.constant(divisor - 1, number.width)))
             case "+" | "-" | "*" | "<<":
-                return Value(kind, wrapped(operation(node.operator, one, other), number))
+                return bmv2.Value(kind, bmv2.wrapped(bmv2.operation(node.operator, one, other), number))
         raise SourceFault(node.at, f"the operator {node.operator!r} is not taken here")
 
     def negated(self, json: Json) -> Json:
         """The opposite of a bool."""
         if json["type"] == "bool":
-            return FALSE if json["value"] else TRUE
+            return bmv2.FALSE if json["value"] else bmv2.TRUE
         if json["type"] == "expression" and json["value"].get("op") == "==":
-            return operation("!=", json["value"]["left"], json["value"]["right"])
-        return operation("not", None, json)
+            return bmv2.operation("!=", json["value"]["left"], json["value"]["right"])
+        return bmv2.operation("not", None, json)
 
-    def _logic(self, node: tree.Binary) -> Place:
+    def _logic(self, node: tree.Binary) -> bmv2.Place:
         left = self.place(node.left)
         if not node.right.effects:
             right = self.scalar(node.right)
-            return Value(kinds.BOOL, operation("and" if node.operator == "&&" else "or", left.json(), right))
+            return bmv2.Value(kinds.BOOL, bmv2.operation("and" if node.operator == "&&" else "or", left.json(), right))
         result = self.ctx.temporary(kinds.BOOL)
         self.assign(result, left, node)
         steps = self.collected(lambda: self.assign(result, self.place(node.right), node.right))
@@ -243,71 +227,71 @@ class Expressions(Part):
         made, self.ctx.out = self.ctx.out, outer
         return made
 
-    def equal(self, left: Place, right: Place, node: tree.Expression) -> Json:
+    def equal(self, left: bmv2.Place, right: bmv2.Place, node: tree.Expression) -> Json:
         """Whether two values are the same; of headers, stacks and unions member by member."""
-        if isinstance(left, NoHeader) or isinstance(right, NoHeader):
-            other = right if isinstance(left, NoHeader) else left
-            return TRUE if isinstance(other, NoHeader) else self.negated(self.validity(other, node))
-        if isinstance(left, StackPlace) and isinstance(right, StackPlace):
+        if isinstance(left, bmv2.NoHeader) or isinstance(right, bmv2.NoHeader):
+            other = right if isinstance(left, bmv2.NoHeader) else left
+            return bmv2.TRUE if isinstance(other, bmv2.NoHeader) else self.negated(self.validity(other, node))
+        if isinstance(left, bmv2.StackPlace) and isinstance(right, bmv2.StackPlace):
             pairs = zip(left.elements, right.elements, strict=True)
             return self._all([self.equal(a, b, node) for a, b in pairs])
-        if isinstance(left, UnionPlace) and isinstance(right, UnionPlace):
+        if isinstance(left, bmv2.UnionPlace) and isinstance(right, bmv2.UnionPlace):
             return self._all([self.equal(a, right.members[n], node) for n, a in left.members.items()])
-        headers = HeaderPlace | ChosenHeader
+        headers = bmv2.HeaderPlace | bmv2.ChosenHeader
         if isinstance(left, headers) or isinstance(right, headers):
             return self._equal_headers(left, right, node)
-        if isinstance(left, StructPlace) and isinstance(right, StructPlace):
+        if isinstance(left, bmv2.StructPlace) and isinstance(right, bmv2.StructPlace):
             theirs = list(right.members.values())
             pairs = zip(left.members.values(), theirs, strict=True)
             return self._all([self.equal(a, b, node) for a, b in pairs])
         if left.type is kinds.BOOL and right.type is kinds.BOOL:
             for one, other in ((left, right), (right, left)):
-                if isinstance(one, Value) and one.constant is not None:
+                if isinstance(one, bmv2.Value) and one.constant is not None:
                     return other.json() if one.constant else self.negated(other.json())
-            return operation("==", data_of(left), data_of(right))
-        return operation("==", data_of(left), data_of(right))
+            return bmv2.operation("==", bmv2.data_of(left), bmv2.data_of(right))
+        return bmv2.operation("==", bmv2.data_of(left), bmv2.data_of(right))
 
-    def _equal_headers(self, left: Place, right: Place, node: tree.Expression) -> Json:
+    def _equal_headers(self, left: bmv2.Place, right: bmv2.Place, node: tree.Expression) -> Json:
         kind = expect(kinds.plain(left.type), kinds.CompositeType)
         same = self._all(
             [self.equal(self.header_member(left, n), self.header_member(right, n), node) for n in kind.fields]
         )
-        one = TRUE if isinstance(left, StructPlace) else self.validity(left, node)
-        other = TRUE if isinstance(right, StructPlace) else self.validity(right, node)
+        one = bmv2.TRUE if isinstance(left, bmv2.StructPlace) else self.validity(left, node)
+        other = bmv2.TRUE if isinstance(right, bmv2.StructPlace) else self.validity(right, node)
         both = self._all([one, other, same])
-        if TRUE in (one, other):
+        if bmv2.TRUE in (one, other):
             return both
-        return operation("or", both, operation("and", self.negated(one), self.negated(other)))
+        return bmv2.operation("or", both, bmv2.operation("and", self.negated(one), self.negated(other)))
 
     def _all(self, conditions: list[Json]) -> Json:
         found: Json | None = None
         for condition in conditions:
             if condition["type"] == "bool" and condition["value"]:
                 continue
-            found = condition if found is None else operation("and", found, condition)
-        return found if found is not None else TRUE
+            found = condition if found is None else bmv2.operation("and", found, condition)
+        return found if found is not None else bmv2.TRUE
 
-    def header_member(self, place: Place, name: str) -> Place:
+    def header_member(self, place: bmv2.Place, name: str) -> bmv2.Place:
         """A field of a header, of whatever kind."""
-        if isinstance(place, HeaderPlace):
+        if isinstance(place, bmv2.HeaderPlace):
             return member_of_header(place, name)
-        if isinstance(place, ChosenHeader):
+        if isinstance(place, bmv2.ChosenHeader):
             return self.chosen_member(place, place.like.layout[name])
-        return expect(place, StructPlace).members[name]
+        return expect(place, bmv2.StructPlace).members[name]
 
-    def validity(self, place: Place, node: tree.Expression) -> Json:
+    def validity(self, place: bmv2.Place, node: tree.Expression) -> Json:
         """Whether a header or union is valid."""
-        if isinstance(place, HeaderPlace | ChosenHeader):
+        if isinstance(place, bmv2.HeaderPlace | bmv2.ChosenHeader):
             return place.valid()
-        if isinstance(place, UnionPlace):
+        if isinstance(place, bmv2.UnionPlace):
             if place.chosen is not None:
                 raise SourceFault(node.at, "BMv2 cannot tell whether a union is valid that only the packet names")
-            return operation("valid_union", None, place.json())
+            return bmv2.operation("valid_union", None, place.json())
         raise SourceFault(node.at, "this has no validity")
 
     # --- expressions
 
-    def place(self, node: tree.Expression) -> Place:
+    def place(self, node: tree.Expression) -> bmv2.Place:
         """Where an expression's value is, or what it is; steps that it needs go before."""
         if node in self.ctx.settled:
             return self.ctx.settled[node]
@@ -318,7 +302,7 @@ class Expressions(Part):
                 return self._name(node)
             if isinstance(node, tree.Member):
                 return self._member(node, kind)
-            if not node.effects and self.ctx.may_be_known(node):
+            if not node.effects and may_be_constant(node, self.ctx.foldable):
                 value = self.ctx.evaluate(node)
         if value is not None:
             return self.constant_place(value, kind)
@@ -338,7 +322,7 @@ class Expressions(Part):
             case tree.ListOf() | tree.Record():
                 return self._list(node, kind)
             case tree.InvalidHeader():
-                return NoHeader(kind)
+                return bmv2.NoHeader(kind)
             case tree.Call():
                 return self.ctx.calls.call(node)
             case tree.Default():
@@ -351,18 +335,18 @@ class Expressions(Part):
 
     def data(self, node: tree.Expression) -> Json:
         """The value of a number; a bool is one of one bit."""
-        return data_of(self._single(node))
+        return bmv2.data_of(self._single(node))
 
-    def _single(self, node: tree.Expression) -> Place:
+    def _single(self, node: tree.Expression) -> bmv2.Place:
         """The place of something that is one value; generic externs take anything as far as the types go."""
         place = self.place(node)
         if isinstance(kinds.plain(place.type), kinds.CompositeType | kinds.StackType | kinds.TupleType):
             raise SourceFault(node.at, f"a single value must stand here, but this is {place.type}")
         return place
 
-    def held(self, place: Place, at: Any) -> Place:
+    def held(self, place: bmv2.Place, at: Any) -> bmv2.Place:
         """A scalar that later steps do not change: a copy, unless it is constant."""
-        if (isinstance(place, Value) and is_constant(place.data)) or isinstance(place, RuntimeData):
+        if (isinstance(place, bmv2.Value) and bmv2.is_constant(place.data)) or isinstance(place, bmv2.RuntimeData):
             return place
         if not is_scalar(place.type):
             return place
@@ -370,81 +354,81 @@ class Expressions(Part):
         self.assign(copy, place, at)
         return copy
 
-    def constant_place(self, value: Any, kind: kinds.Type) -> Place:
+    def constant_place(self, value: Any, kind: kinds.Type) -> bmv2.Place:
         """A compile-time value as a place; one of several values as one of places."""
         bare = kinds.plain(kind)
         if isinstance(value, tuple):
             if isinstance(bare, kinds.CompositeType):
                 fields = bare.fields.items()
                 members = {n: self.constant_place(v, t) for (n, t), v in zip(fields, value, strict=True)}
-                return StructPlace(kind, members)
+                return bmv2.StructPlace(kind, members)
             pairs = enumerate(zip(expect(bare, kinds.TupleType).elements, value, strict=True))
-            return StructPlace(kind, {str(i): self.constant_place(v, t) for i, (t, v) in pairs})
+            return bmv2.StructPlace(kind, {str(i): self.constant_place(v, t) for i, (t, v) in pairs})
         return self.ctx.known(value, kind)
 
     # --- names and members
 
-    def _name(self, node: tree.Name) -> Place:
+    def _name(self, node: tree.Name) -> bmv2.Place:
         found = self.ctx.environment.find(node.target)
         if found is None:
             raise SourceFault(node.at, f"{node.name!r} cannot be used here")
-        if not isinstance(found, Place):
+        if not isinstance(found, bmv2.Place):
             raise SourceFault(node.at, f"{node.name!r} is no value")
         return found
 
-    def _member(self, node: tree.Member, kind: kinds.Type) -> Place:
+    def _member(self, node: tree.Member, kind: kinds.Type) -> bmv2.Place:
         if isinstance(node.base.type, kinds.ApplyResult):
             return self.ctx.calls.apply_result(node)
         base = self.place(node.base)
         match base:
-            case HeaderPlace():
+            case bmv2.HeaderPlace():
                 return member_of_header(base, node.name)
-            case ChosenHeader():
+            case bmv2.ChosenHeader():
                 return self.chosen_member(base, base.like.layout[node.name])
-            case StructPlace():
+            case bmv2.StructPlace():
                 return base.members[node.name]
-            case UnionPlace():
+            case bmv2.UnionPlace():
                 return base.members[node.name]
-            case StackPlace():
+            case bmv2.StackPlace():
                 return self._stack_member(node, base, kind)
         raise SourceFault(node.at, f"the member {node.name!r} cannot be used here")
 
-    def chosen_member(self, header: ChosenHeader, entry: tuple[kinds.Type, Any]) -> Place:
+    def chosen_member(self, header: bmv2.ChosenHeader, entry: tuple[kinds.Type, Any]) -> bmv2.Place:
         """A field of a header that only the packet names."""
         kind, inner = entry
         if isinstance(inner, dict):
             members = {n: self.chosen_member(header, e) for n, e in inner.items() if n != "$order$"}
-            return StructPlace(kind, members)
-        return ChosenField(kind, header, inner)
+            return bmv2.StructPlace(kind, members)
+        return bmv2.ChosenField(kind, header, inner)
 
-    def _stack_member(self, node: tree.Member, base: StackPlace, kind: kinds.Type) -> Place:
-        last = operation("last_stack_index", None, base.json())
+    def _stack_member(self, node: tree.Member, base: bmv2.StackPlace, kind: kinds.Type) -> bmv2.Place:
+        last = bmv2.operation("last_stack_index", None, base.json())
         if node.name == "lastIndex":
-            return Value(kinds.bits(32), operation("&", last, constant((1 << 32) - 1, 32)))
+            return bmv2.Value(kinds.bits(32), bmv2.operation("&", last, bmv2.constant((1 << 32) - 1, 32)))
         if node.name == "last":
             return self.element(base, last, (base.name, None))
-        return self.element(base, operation("size_stack", None, base.json()), None)
+        return self.element(base, bmv2.operation("size_stack", None, base.json()), None)
 
-    def element(self, stack: StackPlace, index: Json, last: tuple[str, str | None] | None) -> Place:
+    def element(self, stack: bmv2.StackPlace, index: Json, last: tuple[str, str | None] | None) -> bmv2.Place:
         """The element of a stack that only the packet names."""
         like, kind = stack.elements[0], expect(stack.type, kinds.StackType).element
-        if isinstance(like, UnionPlace):
-            data = operation("dereference_union_stack", stack.json(), index)
-            members: dict[str, Place] = {}
+        if isinstance(like, bmv2.UnionPlace):
+            data = bmv2.operation("dereference_union_stack", stack.json(), index)
+            members: dict[str, bmv2.Place] = {}
             for number, (name, header) in enumerate(like.members.items()):
-                chosen = operation("access_union_header", data, number)  # type: ignore[arg-type]
+                chosen = bmv2.operation("access_union_header", data, number)  # type: ignore[arg-type]
                 tail = (last[0], name) if last is not None else None
-                members[name] = ChosenHeader(header.type, chosen, expect(header, HeaderPlace), tail)
-            return UnionPlace(kind, stack.name, members, data)
-        data = operation("dereference_header_stack", stack.json(), index)
-        return ChosenHeader(kind, data, expect(like, HeaderPlace), last)
+                members[name] = bmv2.ChosenHeader(header.type, chosen, expect(header, bmv2.HeaderPlace), tail)
+            return bmv2.UnionPlace(kind, stack.name, members, data)
+        data = bmv2.operation("dereference_header_stack", stack.json(), index)
+        return bmv2.ChosenHeader(kind, data, expect(like, bmv2.HeaderPlace), last)
 
-    def _index(self, node: tree.Index) -> Place:
+    def _index(self, node: tree.Index) -> bmv2.Place:
         base = self.place(node.base)
         position = self.ctx.evaluate(node.index)
-        if isinstance(base, StructPlace):
+        if isinstance(base, bmv2.StructPlace):
             return base.members[str(position)]
-        if not isinstance(base, StackPlace):
+        if not isinstance(base, bmv2.StackPlace):
             raise SourceFault(node.at, "this cannot be indexed here")
         if isinstance(position, int):
             if not 0 <= position < len(base.elements):
@@ -453,84 +437,85 @@ class Expressions(Part):
         index = self.place(node.index)
         # What it is now counts, though steps in between may change it.
         copied = self.held(index, node.index) if self.ctx.holds_index else index
-        return self.element(base, data_of(copied), None)
+        return self.element(base, bmv2.data_of(copied), None)
 
-    def _slice(self, node: tree.Slice) -> Place:
+    def _slice(self, node: tree.Slice) -> bmv2.Place:
         base = self.place(node.base)
         high, low = node.high.value, node.low.value
-        return Value(kinds.bits(high - low + 1), self.slice_of(data_of(base), base.type, high, low))
+        return bmv2.Value(kinds.bits(high - low + 1), self.slice_of(bmv2.data_of(base), base.type, high, low))
 
     def slice_of(self, data: Json, kind: kinds.Type, high: int, low: int) -> Json:
         """Bits ``high`` to ``low`` of a number."""
-        shifted = operation(">>", data, constant(low, 32)) if low else data
+        shifted = bmv2.operation(">>", data, bmv2.constant(low, 32)) if low else data
         number = bits_of(kind)
         if number is not None and high == number.width - 1 and not number.signed:
             return shifted
-        return operation("&", shifted, constant((1 << (high - low + 1)) - 1, high - low + 1))
+        return bmv2.operation("&", shifted, bmv2.constant((1 << (high - low + 1)) - 1, high - low + 1))
 
-    def target(self, node: tree.Expression) -> Place:
+    def target(self, node: tree.Expression) -> bmv2.Place:
         """What is assigned to; slices stay slices."""
         if isinstance(node, tree.Slice):
-            return SlicePlace(self.ctx.type_of(node), self.target(node.base), node.high.value, node.low.value)
+            return bmv2.SlicePlace(self.ctx.type_of(node), self.target(node.base), node.high.value, node.low.value)
         return self.place(node)
 
-    def _ternary(self, node: tree.Ternary, kind: kinds.Type) -> Place:
+    def _ternary(self, node: tree.Ternary, kind: kinds.Type) -> bmv2.Place:
         truth = self.ctx.evaluate(node.condition) if not node.condition.effects else None
         if truth is not None:
             return self.place(node.yes if truth else node.no)
         condition = self.scalar(node.condition)
         if is_scalar(kind) and not node.yes.effects and not node.no.effects:
             yes, no = self.data(node.yes), self.data(node.no)
-            found = choice(condition, yes, no)
-            return Value(kind, operation("d2b", None, found) if kind is kinds.BOOL else found)
+            found = bmv2.choice(condition, yes, no)
+            return bmv2.Value(kind, bmv2.operation("d2b", None, found) if kind is kinds.BOOL else found)
         result = self.ctx.storage.allocate("tmp", kind, node.at)
         yes_steps = self.collected(lambda: self.assign(result, self.place(node.yes), node.yes))
         no_steps = self.collected(lambda: self.assign(result, self.place(node.no), node.no))
         self.ctx.out.append(Branch(node.at, node.end, condition, yes_steps, no_steps))
         return result
 
-    def _cast(self, node: tree.Cast, kind: kinds.Type) -> Place:
+    def _cast(self, node: tree.Cast, kind: kinds.Type) -> bmv2.Place:
         operand = self.place(node.operand)
         source, target = kinds.plain(operand.type), kinds.plain(kind)
         if not is_scalar(kind):
             return self._recast(operand, kind)
         if target is kinds.BOOL:
-            return operand if source is kinds.BOOL else Value(kinds.BOOL, operation("d2b", None, data_of(operand)))
+            return (
+                operand
+                if source is kinds.BOOL
+                else bmv2.Value(kinds.BOOL, bmv2.operation("d2b", None, bmv2.data_of(operand)))
+            )
         number = bits_of(kind)
         if number is None:
             return self._recast(operand, kind)
         if source is kinds.BOOL:
-            if isinstance(operand, FieldPlace | ChosenField | RuntimeData):
-                return Value(kind, data_of(operand))
-            return Value(kind, choice(operand.json(), constant(1, number.width), constant(0, number.width)))
+            if isinstance(operand, bmv2.FieldPlace | bmv2.ChosenField | bmv2.RuntimeData):
+                return bmv2.Value(kind, bmv2.data_of(operand))
+            return bmv2.Value(
+                kind, bmv2.choice(operand.json(), bmv2.constant(1, number.width), bmv2.constant(0, number.width))
+            )
         given = bits_of(operand.type)
-        data = data_of(operand)
+        data = bmv2.data_of(operand)
         if given is None or (given.signed == number.signed and given.width <= number.width):
-            return self._recast(operand, kind) if given is not None else Value(kind, data)
-        return Value(kind, wrapped(data, kinds.Bits(number.width, number.signed)))
+            return self._recast(operand, kind) if given is not None else bmv2.Value(kind, data)
+        return bmv2.Value(kind, bmv2.wrapped(data, kinds.Bits(number.width, number.signed)))
 
-    def _recast(self, place: Place, kind: kinds.Type) -> Place:
+    def _recast(self, place: bmv2.Place, kind: kinds.Type) -> bmv2.Place:
         """The same value by another name of its type."""
         match place:
-            case FieldPlace():
-                return (
-                    FieldPlace(kind, place.header, place.name)
-                    if self._same_width(place, kind)
-                    else Value(kind, data_of(place))
-                )
-            case Value():
-                return Value(kind, place.data, place.constant)
-            case StructPlace():
+            case bmv2.FieldPlace():
+                if storage_width(place.type) == storage_width(kind):
+                    return bmv2.FieldPlace(kind, place.header, place.name)
+                return bmv2.Value(kind, bmv2.data_of(place))
+            case bmv2.Value():
+                return bmv2.Value(kind, place.data, place.constant)
+            case bmv2.StructPlace():
                 bare = kinds.plain(kind)
                 if isinstance(bare, kinds.CompositeType) and list(bare.fields) != list(place.members):
-                    return StructPlace(kind, dict(zip(bare.fields, place.members.values(), strict=True)))
-                return StructPlace(kind, place.members)
-        return place if not is_scalar(kind) else Value(kind, data_of(place))
+                    return bmv2.StructPlace(kind, dict(zip(bare.fields, place.members.values(), strict=True)))
+                return bmv2.StructPlace(kind, place.members)
+        return place if not is_scalar(kind) else bmv2.Value(kind, bmv2.data_of(place))
 
-    def _same_width(self, place: FieldPlace, kind: kinds.Type) -> bool:
-        return storage_width(place.type) == storage_width(kind)
-
-    def _list(self, node: tree.ListOf | tree.Record, kind: kinds.Type) -> Place:
+    def _list(self, node: tree.ListOf | tree.Record, kind: kinds.Type) -> bmv2.Place:
         bare = kinds.plain(kind)
         if isinstance(bare, kinds.CompositeType):
             names = list(bare.fields)
@@ -543,7 +528,7 @@ class Expressions(Part):
             items = [item for item in node.items if not (isinstance(item, tree.Default) and item.text == "...")]
             given = dict(zip(names, items, strict=False))
         later = [value.effects for value in given.values()]
-        members: dict[str, Place] = {}
+        members: dict[str, bmv2.Place] = {}
         for position, (name, value) in enumerate(given.items()):
             members[name] = self.place(value)
             if any(later[position + 1 :]):
@@ -552,21 +537,25 @@ class Expressions(Part):
             if name not in members:
                 inner = bare.fields[name] if isinstance(bare, kinds.CompositeType) else bare
                 members[name] = self.zeros(inner)
-        return StructPlace(kind, {name: members[name] for name in names})
+        return bmv2.StructPlace(kind, {name: members[name] for name in names})
 
-    def zeros(self, kind: kinds.Type) -> Place:
+    def zeros(self, kind: kinds.Type) -> bmv2.Place:
         """The default value of a type: zeros, invalid headers (specification, section 7.3)."""
         bare = kinds.plain(kind)
         if isinstance(bare, kinds.CompositeType) and bare.kind == "struct":
-            return StructPlace(kind, {name: self.zeros(inner) for name, inner in bare.fields.items()})
+            return bmv2.StructPlace(kind, {name: self.zeros(inner) for name, inner in bare.fields.items()})
         if isinstance(bare, kinds.TupleType):
-            return StructPlace(kind, {str(i): self.zeros(inner) for i, inner in enumerate(bare.elements)})
+            return bmv2.StructPlace(kind, {str(i): self.zeros(inner) for i, inner in enumerate(bare.elements)})
         if is_scalar(kind):
             width = storage_width(kind)
-            return Value(kind, FALSE, False) if bare is kinds.BOOL else Value(kind, constant(0, width), 0)
-        return NoHeader(kind)
+            return (
+                bmv2.Value(kind, bmv2.FALSE, False)
+                if bare is kinds.BOOL
+                else bmv2.Value(kind, bmv2.constant(0, width), 0)
+            )
+        return bmv2.NoHeader(kind)
 
     def condition(self, node: tree.Expression) -> Json:
         """A condition."""
         found = self.scalar(node)
-        return found if found["type"] != "hexstr" else as_data(found, False)
+        return found if found["type"] != "hexstr" else bmv2.as_data(found, False)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from p4switch.p4.diagnostics import SourceFault, expect
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.storage import (
     STANDARD,
     ActionInstance,
@@ -13,25 +15,6 @@ from p4switch.p4.lower.storage import (
     is_scalar,
     storage_width,
 )
-from p4switch.p4.lower.values import (
-    FALSE,
-    TRUE,
-    ChosenField,
-    ChosenHeader,
-    FieldPlace,
-    HeaderPlace,
-    Json,
-    Place,
-    SlicePlace,
-    StackPlace,
-    StructPlace,
-    UnionPlace,
-    Value,
-    as_parameter,
-    constant,
-    data_of,
-    is_constant,
-)
 from p4switch.p4.syntax import tree
 from p4switch.p4.types.kinds import BOOL, VOID, Type
 
@@ -39,7 +22,7 @@ from p4switch.p4.types.kinds import BOOL, VOID, Type
 class Externs(Part):
     """Lowers calls of externs."""
 
-    def call_extern(self, node: tree.Call, function: tree.Function) -> Place | None:
+    def call_extern(self, node: tree.Call, function: tree.Function) -> bmv2.Place | None:
         """A function or method of the target."""
         if isinstance(node.callee, tree.Member):
             return self._method(node, node.callee, function)
@@ -52,7 +35,7 @@ class Externs(Part):
             raise SourceFault(node.at, f"{function.name!r} cannot be called in {_PLACES.get(self.ctx.where, 'here')}")
         return lower(self, node)
 
-    def _method(self, node: tree.Call, callee: tree.Member, function: tree.Function) -> Place | None:
+    def _method(self, node: tree.Call, callee: tree.Member, function: tree.Function) -> bmv2.Place | None:
         extern = getattr(callee.base.type, "name", "")
         if extern in ("packet_in", "packet_out"):
             return self.ctx.packets.on_packet(node, extern, function.name)
@@ -80,10 +63,14 @@ class Externs(Part):
 
     def given(self, node: tree.Call, index: int) -> Json:
         """An argument of a primitive."""
-        return as_parameter(self.ctx.expressions.data(self.argument(node, index)))
+        return bmv2.as_parameter(self.ctx.expressions.data(self.argument(node, index)))
 
-    def _into(self, node: tree.Call, index: int, make: Callable[[Json], None]) -> None:
-        """Calls a primitive that writes a field, which is the argument or, for other places, a copy."""
+    def into(self, node: tree.Call, index: int, operation: str, *rest: Json, at: int = 0) -> None:
+        """Calls a primitive that writes a field, its parameter ``at``: the argument or, for other places, a copy."""
+
+        def make(target: Json) -> None:
+            self.ctx.do(node, operation, *rest[:at], target, *rest[at:])
+
         value = node.bound[index]
         if value is None:
             parameter = node.target.parameters[index]
@@ -91,56 +78,50 @@ class Externs(Part):
             make(self.ctx.temporary(kind).target())
             return
         target = self.ctx.expressions.target(value)
-        if isinstance(target, FieldPlace):
+        if isinstance(target, bmv2.FieldPlace):
             make(target.target())
             return
-        if isinstance(target, SlicePlace | ChosenField):
+        if isinstance(target, bmv2.SlicePlace | bmv2.ChosenField):
             copy = self.ctx.temporary(target.type)
             make(copy.target())
             self.ctx.expressions.assign(target, copy, node)
             return
         raise SourceFault(value.at, "a number comes out here", "Give a field or a variable that holds one number.")
 
-    def leaf_values(self, place: Place, at: Any) -> list[tuple[Json, int, Type]]:
+    def leaf_values(self, place: bmv2.Place, at: Any) -> list[tuple[Json, int, Type]]:
         """The scalars of a struct, list or header with their widths, first to last."""
+        members: list[bmv2.Place]
         match place:
-            case StructPlace():
-                return [leaf for member in place.members.values() for leaf in self.leaf_values(member, at)]
-            case HeaderPlace():
-                names = [name for name in place.layout if name != "$order$"]
-                return [
-                    leaf
-                    for name in names
-                    for leaf in self.leaf_values(self.ctx.expressions.header_member(place, name), at)
-                ]
-            case ChosenHeader():
-                names = [name for name in place.like.layout if name != "$order$"]
-                return [
-                    leaf
-                    for name in names
-                    for leaf in self.leaf_values(self.ctx.expressions.header_member(place, name), at)
-                ]
-            case StackPlace():
-                return [leaf for element in place.elements for leaf in self.leaf_values(element, at)]
-            case UnionPlace():
-                return [leaf for member in place.members.values() for leaf in self.leaf_values(member, at)]
-        return [(data_of(place), storage_width(place.type), place.type)]
+            case bmv2.StructPlace() | bmv2.UnionPlace():
+                members = list(place.members.values())
+            case bmv2.HeaderPlace() | bmv2.ChosenHeader():
+                layout = (place if isinstance(place, bmv2.HeaderPlace) else place.like).layout
+                members = [self.ctx.expressions.header_member(place, name) for name in layout if name != "$order$"]
+            case bmv2.StackPlace():
+                members = place.elements
+            case _:
+                return [(bmv2.data_of(place), storage_width(place.type), place.type)]
+        return [leaf for member in members for leaf in self.leaf_values(member, at)]
 
-    def calculation(self, algorithm: str, data: Place, at: Any, payload: bool = False, copy: bool = True) -> str:
+    def copied(self, json: Json, kind: Type, at: Any) -> Json:
+        """A variable of its own with a value."""
+        held = self.ctx.temporary(kind)
+        self.ctx.expressions.assign(held, bmv2.Value(kind, json), at)
+        return held.target()
+
+    def calculation(self, algorithm: str, data: bmv2.Place, at: Any, payload: bool = False, copy: bool = True) -> str:
         """A hash over data; its name. With ``copy``, what is in headers or no field is copied into variables first.
 
         The target leaves fields of invalid headers out of a hash, so that the others would move up.
         """
         inputs: list[Json] = []
         for json, width, kind in self.leaf_values(data, at):
-            if is_constant(json):
-                inputs.append({**as_parameter(json), "bitwidth": width})
+            if bmv2.is_constant(json):
+                inputs.append({**bmv2.as_parameter(json), "bitwidth": width})
             elif json["type"] == "field" and not (copy and self.ctx.storage.in_header(json) and is_scalar(kind)):
                 inputs.append(json)
             elif copy:
-                held = self.ctx.temporary(kind)
-                self.ctx.expressions.assign(held, Value(kind, json), at)
-                inputs.append(held.target())
+                inputs.append(self.copied(json, kind, at))
             else:
                 raise SourceFault(at.at, "a checksum is over fields and numbers, not over expressions")
         if payload:
@@ -161,38 +142,21 @@ class Externs(Part):
 
     # --- state
 
-    def _count(self, node: tree.Call, instance: Instance) -> None:
-        self.ctx.do(node, "count", {"type": "counter_array", "value": instance.name}, self.given(node, 0))
-
-    def _direct_count(self, node: tree.Call, instance: Instance) -> None:
-        """The table counts by itself."""
-
-    def _execute_meter(self, node: tree.Call, instance: Instance) -> None:
-        index = self.given(node, 0)
-        name: Json = {"type": "meter_array", "value": instance.name}
-        self._into(node, 1, lambda target: self.ctx.do(node, "execute_meter", name, index, target))
-
     def _direct_meter(self, node: tree.Call, instance: Instance) -> None:
         target = self.ctx.expressions.target(self.argument(node, 0))
-        if not isinstance(target, FieldPlace):
+        if not isinstance(target, bmv2.FieldPlace):
             raise SourceFault(node.at, "a direct meter gives its colour to a field", "Use a field of the metadata.")
         before = instance.extra.get("target")
         if before is not None and before != target.target():
             raise SourceFault(node.at, "a direct meter gives its colour to one field only, wherever it is read")
         instance.extra["target"] = target.target()
 
-    def _register_read(self, node: tree.Call, instance: Instance) -> None:
-        name: Json = {"type": "register_array", "value": instance.name}
-        index = self.given(node, 1)
-        self._into(node, 0, lambda target: self.ctx.do(node, "register_read", target, name, index))
-
     def _register_write(self, node: tree.Call, instance: Instance) -> None:
         index = self.given(node, 0)
         value = self.ctx.expressions.place(self.argument(node, 1))
-        if isinstance(value, StructPlace | HeaderPlace):
+        if isinstance(value, bmv2.StructPlace | bmv2.HeaderPlace):
             raise SourceFault(node.at, "a register holds numbers", "Join the fields: a ++ b.")
-        name: Json = {"type": "register_array", "value": instance.name}
-        self.ctx.do(node, "register_write", name, index, as_parameter(data_of(value)))
+        self.ctx.do(node, "register_write", _array("register", instance), index, bmv2.as_parameter(bmv2.data_of(value)))
 
     # --- functions
 
@@ -202,24 +166,23 @@ class Externs(Part):
         data = self.ctx.expressions.place(self.argument(node, 3))
         most = self.given(node, 4)
         name: Json = {"type": "calculation", "value": self.calculation(algorithm, data, node)}
-        self._into(node, 0, lambda t: self.ctx.do(node, "modify_field_with_hash_based_offset", t, base, name, most))
-
-    def _random(self, node: tree.Call) -> None:
-        low, high = self.given(node, 1), self.given(node, 2)
-        self._into(node, 0, lambda target: self.ctx.do(node, "modify_field_rng_uniform", target, low, high))
+        self.into(node, 0, "modify_field_with_hash_based_offset", base, name, most)
 
     def _mark_to_drop(self, node: tree.Call) -> None:
         """Sets what the target drops by; of a copy, by way of the target's own fields, which alone know their value."""
         place = expect(
-            self.ctx.expressions.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {}), StructPlace
+            self.ctx.expressions.place(self.argument(node, 0)) if node.bound else bmv2.StructPlace(VOID, {}),
+            bmv2.StructPlace,
         )
         pairs = [
-            (FieldPlace(member.type, STANDARD, name), member)
+            (bmv2.FieldPlace(member.type, STANDARD, name), member)
             for name, member in place.members.items()
             if name in ("egress_spec", "mcast_grp")
         ]
         copies = [
-            (own, member) for own, member in pairs if not (isinstance(member, FieldPlace) and member.header == STANDARD)
+            (own, member)
+            for own, member in pairs
+            if not (isinstance(member, bmv2.FieldPlace) and member.header == STANDARD)
         ]
         kept = [self.ctx.temporary(own.type) for own, _ in copies]
         for held, (own, _) in zip(kept, copies, strict=True):
@@ -234,14 +197,10 @@ class Externs(Part):
         value = self.argument(node, 1)
         data = self.ctx.expressions.place(value)
         named = getattr(node.type_arguments.get(node.target.type_variables[0]), "name", None)
-        elements = []
-        for json, _, kind in self.leaf_values(data, node):
-            if json["type"] not in ("field", "hexstr"):
-                held = self.ctx.temporary(kind)
-                self.ctx.expressions.assign(held, Value(kind, json), node)
-                elements.append(held.target())
-            else:
-                elements.append(json)
+        elements = [
+            json if json["type"] in ("field", "hexstr") else self.copied(json, kind, node)
+            for json, _, kind in self.leaf_values(data, node)
+        ]
         name = named or f"digest_{len(self.ctx.learn_lists)}"
         told = node.type_arguments.get(node.target.type_variables[0])
         if told is not None:
@@ -250,15 +209,13 @@ class Externs(Part):
         if known is None or known["elements"] != elements:
             known = {"id": len(self.ctx.learn_lists) + 1, "name": name, "source_info": node, "elements": elements}
             self.ctx.learn_lists.append(known)
-        self.ctx.do(node, "generate_digest", receiver, constant(known["id"], 32))
+        self.ctx.do(node, "generate_digest", receiver, bmv2.constant(known["id"], 32))
 
-    def _truncate(self, node: tree.Call) -> None:
-        self.ctx.do(node, "truncate", self.given(node, 0))
-
-    def _list_number(self, node: tree.Call, index: int) -> Json:
+    def list_number(self, node: tree.Call, index: int) -> Json:
+        """The argument that is the number of a field list."""
         number = self.ctx.number(self.argument(node, index), "the number of a field list", node.at)
         self.ctx.lists_used.setdefault(number, node)
-        return constant(self.list_id(number), 32)
+        return bmv2.constant(self.list_id(number), 32)
 
     def list_id(self, number: int) -> int:
         """The id of the field list that P4 gives this number."""
@@ -269,20 +226,18 @@ class Externs(Part):
         self.ctx.field_lists.append(item)
         return int(item["id"])
 
-    def _resubmit_list(self, node: tree.Call) -> None:
-        self._only_in(node, "ingress")
-        self.ctx.do(node, "resubmit", self._list_number(node, 0))
-
-    def _recirculate_list(self, node: tree.Call) -> None:
-        self._only_in(node, "egress")
-        self.ctx.do(node, "recirculate", self._list_number(node, 0))
+    def again(self, node: tree.Call, block: str, operation: str) -> None:
+        """``resubmit`` and ``recirculate``, each in its block."""
+        self._only_in(node, block)
+        self.ctx.do(node, operation, self.list_number(node, 0))
 
     def _only_in(self, node: tree.Call, block: str) -> None:
         if self.ctx.block != block:
             name = getattr(node.target, "name", "this")
             raise SourceFault(node.at, f"{name!r} is for {block} only", f"Call it in the {block} control.")
 
-    def _clone_kind(self, node: tree.Call) -> str:
+    def clone_kind(self, node: tree.Call) -> str:
+        """The primitive of a clone."""
         kind = self.ctx.evaluate(self.argument(node, 0))
         name = kind.name if isinstance(kind, tree.EnumMember) else ""
         if name not in ("I2E", "E2E"):
@@ -291,12 +246,6 @@ class Externs(Part):
             where = "ingress" if name == "I2E" else "egress"
             raise SourceFault(node.at, f"CloneType.{name} is for {where}, but this is {self.ctx.block}")
         return f"clone_{'ingress' if name == 'I2E' else 'egress'}_pkt_to_egress"
-
-    def _clone(self, node: tree.Call) -> None:
-        self.ctx.do(node, self._clone_kind(node), self.given(node, 1), constant(self.list_id(-1), 32))
-
-    def _clone_list(self, node: tree.Call) -> None:
-        self.ctx.do(node, self._clone_kind(node), self.given(node, 1), self._list_number(node, 2))
 
     def _assertion(self, node: tree.Call) -> None:
         name = node.target.name
@@ -308,7 +257,7 @@ class Externs(Part):
         values: list[Json] = []
         if len(node.bound) > 1 and node.bound[1] is not None:
             place = self.ctx.expressions.place(node.bound[1])
-            values = [as_parameter(json) for json, _, _ in self.leaf_values(place, node)]
+            values = [bmv2.as_parameter(json) for json, _, _ in self.leaf_values(place, node)]
         message: Json = {"type": "string", "value": str(text)}
         self.ctx.do(node, "log_msg", message, {"type": "parameters_vector", "value": values})
 
@@ -318,24 +267,26 @@ class Externs(Part):
         newer = {"clone3": "clone_preserving_field_list"}.get(name, f"{name}_preserving_field_list")
         hint = f"Use {newer}(…, n), and @field_list(n) on the fields of the metadata that are kept."
         self.ctx.diagnostics.warning(node.at, f"{name!r} keeps nothing of the data that it is given", hint)
-        none = constant(self.list_id(-1), 32)
+        none = bmv2.constant(self.list_id(-1), 32)
         if name == "clone3":
-            self.ctx.do(node, self._clone_kind(node), self.given(node, 1), none)
+            self.ctx.do(node, self.clone_kind(node), self.given(node, 1), none)
         else:
             self._only_in(node, "ingress" if name == "resubmit" else "egress")
             self.ctx.do(node, name, none)
 
 
-_FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], Place | None]]] = {
+_FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], bmv2.Place | None]]] = {
     "hash": Externs._hash,
-    "random": Externs._random,
+    "random": lambda s, node: s.into(node, 0, "modify_field_rng_uniform", s.given(node, 1), s.given(node, 2)),
     "mark_to_drop": Externs._mark_to_drop,
     "digest": Externs._digest,
-    "truncate": Externs._truncate,
-    "resubmit_preserving_field_list": Externs._resubmit_list,
-    "recirculate_preserving_field_list": Externs._recirculate_list,
-    "clone": Externs._clone,
-    "clone_preserving_field_list": Externs._clone_list,
+    "truncate": lambda s, node: s.ctx.do(node, "truncate", s.given(node, 0)),
+    "resubmit_preserving_field_list": lambda s, node: s.again(node, "ingress", "resubmit"),
+    "recirculate_preserving_field_list": lambda s, node: s.again(node, "egress", "recirculate"),
+    "clone": lambda s, node: s.ctx.do(node, s.clone_kind(node), s.given(node, 1), bmv2.constant(s.list_id(-1), 32)),
+    "clone_preserving_field_list": lambda s, node: s.ctx.do(
+        node, s.clone_kind(node), s.given(node, 1), s.list_number(node, 2)
+    ),
     "resubmit": Externs._old_form,
     "recirculate": Externs._old_form,
     "clone3": Externs._old_form,
@@ -344,11 +295,16 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], Place | None]]] = 
     "log_msg": Externs._log,
     "verify": lambda self, node: self.ctx.packets.verify(node),
     "static_assert": lambda self, node: None,
-    "verify_checksum": lambda self, node: self.ctx.checksums.checksum(node),
-    "update_checksum": lambda self, node: self.ctx.checksums.checksum(node),
-    "verify_checksum_with_payload": lambda self, node: self.ctx.checksums.checksum(node),
-    "update_checksum_with_payload": lambda self, node: self.ctx.checksums.checksum(node),
+    **dict.fromkeys(
+        (f"{what}_checksum{payload}" for what in ("verify", "update") for payload in ("", "_with_payload")),
+        lambda s, node: s.ctx.checksums.checksum(node),
+    ),
 }
+
+
+def _array(kind: str, instance: Instance) -> Json:
+    return {"type": f"{kind}_array", "value": instance.name}
+
 
 _PIPELINE: Final = ("control", "action")
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -362,19 +318,20 @@ _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 _PLACES: Final = {
-    "parser": "a parser",
-    "checksum": "a checksum control",
-    "deparser": "a deparser",
-    "control": "a control",
+    "parser": "a parser", "checksum": "a checksum control", "deparser": "a deparser", "control": "a control",
     "action": "an action",
-}
+}  # fmt: skip
 
-_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], Place | None]]] = {
-    ("counter", "count"): Externs._count,
-    ("direct_counter", "count"): Externs._direct_count,
-    ("meter", "execute_meter"): Externs._execute_meter,
+_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], bmv2.Place | None]]] = {
+    ("counter", "count"): lambda s, node, one: s.ctx.do(node, "count", _array("counter", one), s.given(node, 0)),
+    ("direct_counter", "count"): lambda s, node, one: None,  # the table counts by itself
+    ("meter", "execute_meter"): lambda s, node, one: s.into(
+        node, 1, "execute_meter", _array("meter", one), s.given(node, 0), at=2
+    ),
     ("direct_meter", "read"): Externs._direct_meter,
-    ("register", "read"): Externs._register_read,
+    ("register", "read"): lambda s, node, one: s.into(
+        node, 0, "register_read", _array("register", one), s.given(node, 1)
+    ),
     ("register", "write"): Externs._register_write,
 }
 
@@ -385,18 +342,15 @@ _METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance]
 class Calls(Part):
     """Lowers calls."""
 
-    def call(self, node: tree.Call) -> Place:
+    def call(self, node: tree.Call) -> bmv2.Place:
         """A call for its value."""
-        found = self._call(node)
+        found = self.perform(node)
         if found is None:
             raise SourceFault(node.at, "this call gives no value")
         return found
 
-    def call_statement(self, node: tree.Call) -> None:
-        """A call for its effect."""
-        self._call(node)
-
-    def _call(self, node: tree.Call) -> Place | None:
+    def perform(self, node: tree.Call) -> bmv2.Place | None:
+        """A call; its value, if it has one."""
         target = node.target
         match target:
             case str():
@@ -431,35 +385,37 @@ class Calls(Part):
             raise SourceFault(node.at, "this is no parser or control")
         return found
 
-    def apply_result(self, node: tree.Member) -> Place:
+    def apply_result(self, node: tree.Member) -> bmv2.Place:
         """``t.apply().hit`` within an expression: a bool that hit and miss set."""
         result = self.ctx.temporary(BOOL)
         apply = self.ctx.tables.apply_table(node.base)
         on_hit = node.name == "hit"
-        yes = self.ctx.expressions.collected(lambda: self.ctx.expressions.assign(result, Value(BOOL, TRUE, True), node))
+        yes = self.ctx.expressions.collected(
+            lambda: self.ctx.expressions.assign(result, bmv2.Value(BOOL, bmv2.TRUE, True), node)
+        )
         no = self.ctx.expressions.collected(
-            lambda: self.ctx.expressions.assign(result, Value(BOOL, FALSE, False), node)
+            lambda: self.ctx.expressions.assign(result, bmv2.Value(BOOL, bmv2.FALSE, False), node)
         )
         apply.hit, apply.miss = (yes, no) if on_hit else (no, yes)
         return result
 
     # --- headers and stacks
 
-    def _on_header(self, node: tree.Call, method: str) -> Place | None:
+    def _on_header(self, node: tree.Call, method: str) -> bmv2.Place | None:
         place = self.ctx.expressions.place(expect(node.callee, tree.Member).base)
         match method:
             case "isValid":
-                if isinstance(place, StructPlace):
-                    return Value(BOOL, TRUE, True)
-                return Value(BOOL, self.ctx.expressions.validity(place, node))
-            case "setValid" | "setInvalid" if isinstance(place, HeaderPlace | ChosenHeader):
+                if isinstance(place, bmv2.StructPlace):
+                    return bmv2.Value(BOOL, bmv2.TRUE, True)
+                return bmv2.Value(BOOL, self.ctx.expressions.validity(place, node))
+            case "setValid" | "setInvalid" if isinstance(place, bmv2.HeaderPlace | bmv2.ChosenHeader):
                 operator = "add_header" if method == "setValid" else "remove_header"
-                self.ctx.do(node, operator, as_parameter(place.json()))
+                self.ctx.do(node, operator, bmv2.as_parameter(place.json()))
                 return None
-            case "push_front" | "pop_front" if isinstance(place, StackPlace):
+            case "push_front" | "pop_front" if isinstance(place, bmv2.StackPlace):
                 count = self.ctx.number(node.bound[0], "the count", node.at)
-                self.ctx.do(node, method.removesuffix("_front"), place.json(), constant(count, 8))
+                self.ctx.do(node, method.removesuffix("_front"), place.json(), bmv2.constant(count, 8))
                 return None
-        if isinstance(place, UnionPlace):
+        if isinstance(place, bmv2.UnionPlace):
             raise SourceFault(node.at, f"{method!r} cannot be called on a header union")
         raise SourceFault(node.at, f"{method!r} is not taken here")

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault, expect
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.layout import Invoke, Labelled
 from p4switch.p4.lower.storage import (
     ActionInstance,
@@ -16,23 +18,14 @@ from p4switch.p4.lower.storage import (
     is_scalar,
     storage_width,
 )
-from p4switch.p4.lower.values import (
-    FieldPlace,
-    HeaderPlace,
-    Json,
-    NoHeader,
-    Place,
-    StackPlace,
-    StructPlace,
-    UnionPlace,
-    Value,
-    is_constant,
-)
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.warnings import nodes
 
 # What code may write: whether an argument can stand for itself or must be copied in (specification, section 6.7).
+
+
+Callable = tree.Action | tree.Function | tree.Program
 
 
 class Writes:
@@ -42,7 +35,7 @@ class Writes:
         self._known: dict[Any, list[tree.Expression]] = {}
         self._named: dict[Any, set[tree.Parameter]] = {}
 
-    def of(self, callee: tree.Action | tree.Function | tree.Program) -> list[tree.Expression]:
+    def of(self, callee: Callable) -> list[tree.Expression]:
         """Every left side and every ``out`` argument in a callee and in what it calls."""
         found = self._known.get(callee)
         if found is None:
@@ -50,7 +43,7 @@ class Writes:
             found = self._known[callee] = list(self._of_callee(callee))
         return found
 
-    def names(self, callee: tree.Action | tree.Function | tree.Program) -> set[tree.Parameter]:
+    def names(self, callee: Callable) -> set[tree.Parameter]:
         """The parameters that a callee names anywhere."""
         found = self._named.get(callee)
         if found is None:
@@ -61,83 +54,32 @@ class Writes:
             }
         return found
 
-    def _of_callee(self, callee: tree.Action | tree.Function | tree.Program) -> Iterator[tree.Expression]:
-        if isinstance(callee, tree.Program):
-            for local in callee.locals:
-                if isinstance(local, tree.Action):
-                    yield from self._statements(local.body)
-                elif isinstance(local, tree.Variable) and local.initial is not None:
-                    yield from self._expression(local.initial)
-            for state in callee.states:
-                for item in state.items:
-                    yield from self._statements(item)
-        if callee.body is not None:
-            yield from self._statements(callee.body)
-
-    def _statements(self, node: Any) -> Iterator[tree.Expression]:
-        match node:
-            case tree.Block():
-                for item in node.items:
-                    yield from self._statements(item)
-            case tree.Assign():
+    def _of_callee(self, callee: Callable) -> Iterator[tree.Expression]:
+        for node in nodes(callee):
+            if isinstance(node, tree.Assign):
                 yield node.left
-                yield from self._expression(node.right)
-            case tree.CallStatement():
-                yield from self._expression(node.call)
-            case tree.Variable():
-                if node.initial is not None:
-                    yield from self._expression(node.initial)
-            case tree.Return():
-                if node.value is not None:
-                    yield from self._expression(node.value)
-            case tree.Switch():
-                yield from self._expression(node.subject)
-                for case in node.cases:
-                    if case.body is not None:
-                        yield from self._statements(case.body)
-            case tree.For():
-                yield from self._expression(node.condition)
-                for item in (*node.initial, *node.updates, node.body):
-                    yield from self._statements(item)
-            case _ if hasattr(node, "condition"):
-                yield from self._expression(node.condition)
-                yield from self._statements(node.yes)
-                if node.no is not None:
-                    yield from self._statements(node.no)
+            elif isinstance(node, tree.Call):
+                yield from self._of_call(node)
 
-    def _expression(self, node: Any) -> Iterator[tree.Expression]:
-        if not isinstance(node, tree.Expression) or not node.effects:
-            return
-        if not isinstance(node, tree.Call):
-            for name in node.__dataclass_fields__:
-                inner = getattr(node, name)
-                for part in inner if isinstance(inner, list) else (inner,):
-                    yield from self._expression(part[1] if isinstance(part, tuple) else part)
-            return
-        for value in node.bound:
-            if value is not None:
-                yield from self._expression(value)
+    def _of_call(self, node: tree.Call) -> Iterator[tree.Expression]:
         target = node.target
-        parameters = getattr(target, "parameters", [])
-        for parameter, value in zip(parameters, node.bound, strict=False):
-            if parameter.direction in ("out", "inout") and value is not None:
-                yield value
-        if isinstance(node.callee, tree.Member):
-            yield from self._expression(node.callee.base)
-            if isinstance(target, str):
-                yield node.callee.base
-        if isinstance(target, tree.Action):
-            # An action writes what its control can see.
-            own = set(target.parameters)
-            yield from (e for e in self.of(target) if root(e) not in own)
-        elif isinstance(target, tree.Table):
-            for ref in target.actions:
-                if isinstance(ref.target, tree.Action):
-                    own = set(ref.target.parameters)
-                    yield from (e for e in self.of(ref.target) if root(e) not in own)
-                    for parameter, value in zip(ref.target.parameters, ref.bound, strict=False):
-                        if parameter.direction in ("out", "inout") and value is not None:
-                            yield value
+        yield from _outs(getattr(target, "parameters", []), node.bound)
+        if isinstance(node.callee, tree.Member) and isinstance(target, str):
+            yield node.callee.base
+        refs = target.actions if isinstance(target, tree.Table) else []
+        for action in [target, *(ref.target for ref in refs)]:
+            if isinstance(action, tree.Action):
+                # An action writes what its control can see.
+                own = set(action.parameters)
+                yield from (e for e in self.of(action) if root(e) not in own)
+        for ref in refs:
+            yield from _outs(getattr(ref.target, "parameters", []), ref.bound)
+
+
+def _outs(parameters: Sequence[tree.Parameter], values: Sequence[tree.Expression | None]) -> Iterator[tree.Expression]:
+    for parameter, value in zip(parameters, values, strict=False):
+        if parameter.direction in ("out", "inout") and value is not None:
+            yield value
 
 
 def root(node: tree.Expression) -> Any:
@@ -160,7 +102,7 @@ class Inlining(Part):
         self.writes = Writes()
         self._put = 0
 
-    def call_function(self, node: tree.Call, function: tree.Function) -> Place | None:
+    def call_function(self, node: tree.Call, function: tree.Function) -> bmv2.Place | None:
         """A function of the program; where its result is."""
         types = {v: self.ctx.types.substitute(t, self.ctx.environment.types) for v, t in node.type_arguments.items()}
         inner = Environment(self.ctx.program_environment, types)
@@ -178,16 +120,15 @@ class Inlining(Part):
             self.ctx.action_uses.setdefault(action.name, ("called", action.declaration, self.ctx.block))
         inner = Environment(action.environment)
         callee = Callee(object(), within=action.environment)
-        outer = self.ctx.out
-        self.ctx.out = []
-        declaration = action.declaration
-        path = f"{self.ctx.path}{declaration.name}_"
+        code = action.declaration
+        path = f"{self.ctx.path}{code.name}_"
         self.ctx.within += 1
-        self._put_in(node, callee, declaration.parameters, node.bound, inner, declaration, path, closed=False)
+        made = self.ctx.expressions.collected(
+            lambda: self._put_in(node, callee, code.parameters, node.bound, inner, code, path, closed=False)
+        )
         self.ctx.within -= 1
-        made, self.ctx.out = self.ctx.out, outer
         if self.ctx.where == "control":
-            self.ctx.out.append(Invoke(node.at, node.end, action.name, made))
+            self.ctx.out.append(Invoke(node.at, node.end, made, action.name))
         else:
             self.ctx.out += made
 
@@ -205,7 +146,7 @@ class Inlining(Part):
         parameters: Sequence[tree.Parameter],
         arguments: Sequence[tree.Expression | None],
         inner: Environment,
-        code: tree.Action | tree.Function | tree.Program,
+        code: Callable,
         path: str,
         closed: bool,
     ) -> None:
@@ -228,8 +169,12 @@ class Inlining(Part):
             body = self.ctx.out
             self.ctx.environment, self.ctx.path, self.ctx.out = outer
         self.ctx.out.append(Labelled(node.at, node.end, body, callee.label))
+        self.copy_out(callee, node)
+
+    def copy_out(self, callee: Callee, at: Any) -> None:
+        """Copies what came out of a callee to where it belongs."""
         for place, copy in callee.copies:
-            self.ctx.expressions.assign(place, copy, node)
+            self.ctx.expressions.assign(place, copy, at)
 
     def _arguments(
         self, parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Expression | None], node: tree.Call
@@ -266,7 +211,7 @@ class Inlining(Part):
         parameters: Sequence[tree.Parameter],
         places: Sequence[Any],
         inner: Environment,
-        code: tree.Action | tree.Function | tree.Program,
+        code: Callable,
         closed: bool,
     ) -> None:
         """Binds parameters: to their arguments where nobody can tell, else to copies."""
@@ -275,14 +220,16 @@ class Inlining(Part):
             if parameter.direction not in ("out", "inout"):
                 continue
             kind = self.ctx.types.substitute(parameter.type, inner.types)
-            mine: Leaves = set(place.leaves()) if isinstance(place, Place) else set()
-            others = [set(p.leaves()) for i, p in enumerate(places) if i != index and isinstance(p, Place)]
-            apart = closed and isinstance(place, Place) and place.fixed and not any(overlap(mine, o) for o in others)
+            mine: Leaves = set(place.leaves()) if isinstance(place, bmv2.Place) else set()
+            others = [set(p.leaves()) for i, p in enumerate(places) if i != index and isinstance(p, bmv2.Place)]
+            apart = (
+                closed and isinstance(place, bmv2.Place) and place.fixed and not any(overlap(mine, o) for o in others)
+            )
             if apart and place.type is kind:
                 inner.bound[parameter] = place
                 outs.append(mine)
                 continue
-            wanders = parameter.direction == "inout" and isinstance(place, Place) and not place.fixed
+            wanders = parameter.direction == "inout" and isinstance(place, bmv2.Place) and not place.fixed
             if wanders and parameter not in self.writes.names(code):
                 inner.bound[parameter] = place  # a copy would read what may lie beyond its stack
                 continue
@@ -298,10 +245,10 @@ class Inlining(Part):
                 continue
             if place is None:
                 raise SourceFault(node.at, f"the argument {parameter.name!r} is missing")
-            if not isinstance(place, Place) or isinstance(place, NoHeader):
+            if not isinstance(place, bmv2.Place) or isinstance(place, bmv2.NoHeader):
                 inner.bound[parameter] = place
                 continue
-            if isinstance(place, Value) and is_constant(place.data):
+            if isinstance(place, bmv2.Value) and bmv2.is_constant(place.data):
                 inner.bound[parameter] = place
                 continue
             if written is None:
@@ -314,13 +261,13 @@ class Inlining(Part):
             self.ctx.expressions.assign(copy, place, node)
             inner.bound[parameter] = copy
 
-    def _written(self, code: tree.Action | tree.Function | tree.Program, inner: Environment) -> Leaves:
+    def _written(self, code: Callable, inner: Environment) -> Leaves:
         """The fields that code may write, with parameters bound so far."""
         found: Leaves = set()
         for expression in self.writes.of(code):
             declaration = root(expression)
             bound = inner.find(declaration) if declaration is not None else None
-            if isinstance(bound, Place):
+            if isinstance(bound, bmv2.Place):
                 found |= set(_narrowed(expression, bound).leaves())
         return found
 
@@ -329,24 +276,24 @@ class Inlining(Part):
         for parameter in parameters:
             if parameter.direction == "out":
                 place = inner.bound.get(parameter)
-                if isinstance(place, Place):
+                if isinstance(place, bmv2.Place):
                     self.invalidate(place, node)
 
-    def invalidate(self, place: Place, at: Any) -> None:
+    def invalidate(self, place: bmv2.Place, at: Any) -> None:
         """Makes every header in a place invalid."""
         match place:
-            case StructPlace():
+            case bmv2.StructPlace():
                 for member in place.members.values():
                     self.invalidate(member, at)
-            case StackPlace():
+            case bmv2.StackPlace():
                 for element in place.elements:
                     self.invalidate(element, at)
-            case UnionPlace():
-                self.ctx.expressions.assign(place, NoHeader(place.type), at)
+            case bmv2.UnionPlace():
+                self.ctx.expressions.assign(place, bmv2.NoHeader(place.type), at)
             case _ if not is_scalar(place.type) and kinds.is_header(kinds.plain(place.type)):
-                self.ctx.expressions.assign(place, NoHeader(place.type), at)
+                self.ctx.expressions.assign(place, bmv2.NoHeader(place.type), at)
 
-    def fresh(self, item: tree.Variable) -> Place:
+    def fresh(self, item: tree.Variable) -> bmv2.Place:
         """A place for a local variable; an action has the same one wherever it is put in.
 
         Whoever reads a variable that was never set then sees what p4c's program sees: what the action left there.
@@ -373,7 +320,7 @@ def overlap(one: Leaves, other: Leaves) -> bool:
     return bool(whole) and any(header in whole for header, _ in one)
 
 
-def _narrowed(expression: tree.Expression, place: Place) -> Place:
+def _narrowed(expression: tree.Expression, place: bmv2.Place) -> bmv2.Place:
     """The part of a place that a left side names, as far as its members are structs."""
     names: list[str] = []
     node = expression
@@ -384,7 +331,7 @@ def _narrowed(expression: tree.Expression, place: Place) -> Place:
             names.clear()
         node = node.base
     for name in reversed(names):
-        if isinstance(place, StructPlace) and name in place.members:
+        if isinstance(place, bmv2.StructPlace) and name in place.members:
             place = place.members[name]
         else:
             break
@@ -397,7 +344,7 @@ def _narrowed(expression: tree.Expression, place: Place) -> Place:
 class Packets(Part):
     """Lowers what parsers and deparsers do with packets."""
 
-    def on_packet(self, node: tree.Call, extern: str, method: str) -> Place | None:
+    def on_packet(self, node: tree.Call, extern: str, method: str) -> bmv2.Place | None:
         """A method of the packet."""
         if extern == "packet_out":
             if self.ctx.where != "deparser":
@@ -438,7 +385,7 @@ class Packets(Part):
             # Over what nobody looks at.
             given = node.type_arguments.get(node.target.type_variables[0])
             if given is not None and kinds.is_header(kinds.plain(given)):
-                unused = expect(self.ctx.storage.allocate("unused", given, node.at), HeaderPlace)
+                unused = expect(self.ctx.storage.allocate("unused", given, node.at), bmv2.HeaderPlace)
                 self.ctx.do(node, "extract", {"type": "regular", "value": unused.name})
                 return
         value = self._first(node)
@@ -471,14 +418,14 @@ class Packets(Part):
             and value.name == "next"
             and isinstance(self._stack_type(value.base), kinds.StackType)
         ):
-            return {"type": "stack", "value": expect(self.ctx.expressions.place(value.base), StackPlace).name}
+            return {"type": "stack", "value": expect(self.ctx.expressions.place(value.base), bmv2.StackPlace).name}
         inner = value.base if isinstance(value, tree.Member) else None
         if isinstance(value, tree.Member) and isinstance(inner, tree.Member) and inner.name == "next":
             stack = self.ctx.expressions.place(inner.base)
-            if isinstance(stack, StackPlace):
+            if isinstance(stack, bmv2.StackPlace):
                 return {"type": "union_stack", "value": [stack.name, value.name]}
         place = self.ctx.expressions.place(value)
-        if not isinstance(place, HeaderPlace):
+        if not isinstance(place, bmv2.HeaderPlace):
             hint = "Use .next, or an index that is a number."
             raise SourceFault(value.at, "BMv2 extracts headers that the program names", hint)
         return {"type": "regular", "value": place.name}
@@ -488,31 +435,31 @@ class Packets(Part):
 
     # --- lookahead
 
-    def _lookahead(self, node: tree.Call, kind: kinds.Type) -> Place:
+    def _lookahead(self, node: tree.Call, kind: kinds.Type) -> bmv2.Place:
         place = self.ctx.storage.allocate("tmp", kind, node.at)
         self._look(place, kind, 0, node)
         return place
 
-    def _look(self, place: Place, kind: kinds.Type, offset: int, node: tree.Call) -> int:
+    def _look(self, place: bmv2.Place, kind: kinds.Type, offset: int, node: tree.Call) -> int:
         """Fills a place from the bits at an offset; the offset behind them."""
         bare = kinds.plain(kind)
         match place:
-            case HeaderPlace():
+            case bmv2.HeaderPlace():
                 self.ctx.do(node, "add_header", place.json())
                 for name, inner in expect(bare, kinds.CompositeType).fields.items():
                     offset = self._look(self.ctx.expressions.header_member(place, name), inner, offset, node)
                 return offset
-            case StructPlace():
+            case bmv2.StructPlace():
                 inner_kinds = list(bare.fields.values()) if isinstance(bare, kinds.CompositeType) else []
                 inner_kinds = list(bare.elements) if isinstance(bare, kinds.TupleType) else inner_kinds
                 for member, inner in zip(place.members.values(), inner_kinds, strict=True):
                     offset = self._look(member, inner, offset, node)
                 return offset
-            case StackPlace() if isinstance(bare, kinds.StackType):
+            case bmv2.StackPlace() if isinstance(bare, kinds.StackType):
                 for element in place.elements:
                     offset = self._look(element, bare.element, offset, node)
                 return offset
-            case FieldPlace() if is_scalar(kind):
+            case bmv2.FieldPlace() if is_scalar(kind):
                 width = storage_width(kind)
                 self.ctx.do(node, "assign", place.target(), {"type": "lookahead", "value": [offset, width]})
                 return offset + width
@@ -527,17 +474,17 @@ class Packets(Part):
 
     # --- emit
 
-    def _emit(self, place: Place, node: tree.Call) -> None:
+    def _emit(self, place: bmv2.Place, node: tree.Call) -> None:
         match place:
-            case HeaderPlace():
+            case bmv2.HeaderPlace():
                 self.ctx.emitted.append(place.name)
-            case StructPlace():
+            case bmv2.StructPlace():
                 for member in place.members.values():
                     self._emit(member, node)
-            case StackPlace():
+            case bmv2.StackPlace():
                 for element in place.elements:
                     self._emit(element, node)
-            case UnionPlace() if place.chosen is None:
+            case bmv2.UnionPlace() if place.chosen is None:
                 for member in place.members.values():
                     self._emit(member, node)
             case _:

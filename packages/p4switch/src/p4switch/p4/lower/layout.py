@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault, Sources, Unexpected
-from p4switch.p4.lower.values import FieldPlace, Json, as_data, as_parameter, constant, operation
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json, operation
 
 # What statements become before they are laid out as a parser, a pipeline or an action.
 
@@ -16,6 +17,11 @@ class Code:
 
     at: int
     end: int
+
+    @property
+    def parts(self) -> tuple[list["Code"], ...]:
+        """Steps within it."""
+        return ()
 
 
 @dataclass(slots=True, eq=False)
@@ -34,20 +40,35 @@ class Branch(Code):
     yes: list[Code]
     no: list[Code]
 
+    @property
+    def parts(self) -> tuple[list[Code], ...]:
+        """Both branches."""
+        return self.yes, self.no
+
 
 @dataclass(slots=True, eq=False)
-class Labelled(Code):
-    """Steps that ``Leave`` ends early."""
+class Body(Code):
+    """Steps one after the other."""
 
     body: list[Code]
+
+    @property
+    def parts(self) -> tuple[list[Code], ...]:
+        """The steps."""
+        return (self.body,)
+
+
+@dataclass(slots=True, eq=False)
+class Labelled(Body):
+    """Steps that ``Leave`` ends early."""
+
     label: object
 
 
 @dataclass(slots=True, eq=False)
-class Loop(Code):
+class Loop(Body):
     """Steps that begin again and again, until ``Leave`` goes behind the loop or beyond."""
 
-    steps: list[Code]
     label: object
 
 
@@ -64,11 +85,10 @@ class Stop(Code):
 
 
 @dataclass(slots=True, eq=False)
-class Invoke(Code):
+class Invoke(Body):
     """An action that is called by name; it stays one, so that people see it."""
 
     name: str
-    body: list[Code]
 
 
 @dataclass(slots=True, eq=False)
@@ -221,14 +241,17 @@ class ActionLayout:
     def _loop(self, code: Loop) -> None:
         self._labels[code.label] = []
         begin = len(self.primitives)
-        self._list(code.steps)
+        self._list(code.body)
         self._aim(self._jump(code), begin)
         self._land(code.label)
 
     def _branch(self, code: Branch) -> None:
         if not code.yes and not code.no:
             return
-        start: Json = {"op": "_jump_if_zero", "parameters": [as_parameter(as_data(code.condition, True)), None]}
+        start: Json = {
+            "op": "_jump_if_zero",
+            "parameters": [bmv2.as_parameter(bmv2.as_data(code.condition, True)), None],
+        }
         self.info.put(start, code)
         self.primitives.append(start)
         self._list(code.yes)
@@ -263,7 +286,7 @@ class ActionLayout:
     def _aim(self, jump: Json, to: int | None = None) -> None:
         """Has a jump go to a primitive; else behind the last one so far."""
         jump["$to"] = len(self.primitives) if to is None else to
-        jump["parameters"][-1] = constant(jump["$to"], 32)
+        jump["parameters"][-1] = bmv2.constant(jump["$to"], 32)
 
 
 def primitive(code: Do, info: SourceInfo) -> Json:
@@ -271,6 +294,15 @@ def primitive(code: Do, info: SourceInfo) -> Json:
     item: Json = {"op": code.operation, "parameters": code.parameters}
     info.put(item, code)
     return item
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """A name that is not taken; it is afterwards."""
+    found, count = name, 0
+    while found in taken:
+        found, count = f"{name}_{count}", count + 1
+    taken.add(found)
+    return found
 
 
 # Parsers: states with operations and transitions.
@@ -282,7 +314,7 @@ _OPERATIONS = ("extract", "extract_VL", "advance", "verify")
 class ParserLayout:
     """Lays out the parser; ``temporary`` gives a field of one bit."""
 
-    def __init__(self, info: SourceInfo, temporary: Callable[[], FieldPlace]) -> None:
+    def __init__(self, info: SourceInfo, temporary: Callable[[], bmv2.FieldPlace]) -> None:
         self.info = info
         self.temporary = temporary
         self.states: list[Json] = []
@@ -301,13 +333,8 @@ class ParserLayout:
         return entry["name"], self.states
 
     def _state(self, name: str) -> Json:
-        unique, count = name, 0
-        while unique in self._names:
-            unique = f"{name}_{count}"
-            count += 1
-        self._names.add(unique)
         state: Json = {
-            "name": unique,
+            "name": unique(name, self._names),
             "id": len(self.states),
             "parser_ops": [],
             "transitions": [],
@@ -381,7 +408,7 @@ class ParserLayout:
         if not code.yes and not code.no:
             return state
         bit = self.temporary()
-        condition = as_parameter(as_data(code.condition, True))
+        condition = bmv2.as_parameter(bmv2.as_data(code.condition, True))
         state["parser_ops"].append({"parameters": [bit.target(), condition], "op": "set"})
         join, yes = self._state("behind"), self._state("if_true")
         no = self._state("if_false") if code.no else join
@@ -397,7 +424,7 @@ class ParserLayout:
         head, behind = self._state("loop"), self._state("behind")
         self._labels[code.label] = behind["name"]
         self._always(state, head["name"])
-        last = self._list(code.steps, head)
+        last = self._list(code.body, head)
         if last is not None:
             self._always(last, head["name"])
         return behind
@@ -427,17 +454,10 @@ class ParserLayout:
 
 def _leaves(codes: Sequence[Code], label: object) -> bool:
     """Whether steps go to a label."""
-    for code in codes:
-        match code:
-            case Leave() if code.label is label:
-                return True
-            case Branch() if _leaves(code.yes, label) or _leaves(code.no, label):
-                return True
-            case Labelled() | Invoke() if _leaves(code.body, label):
-                return True
-            case Loop() if _leaves(code.steps, label):
-                return True
-    return False
+    return any(
+        (isinstance(code, Leave) and code.label is label) or any(_leaves(part, label) for part in code.parts)
+        for code in codes
+    )
 
 
 def _default(following: str | None) -> Json:
@@ -531,16 +551,8 @@ class PipelineLayout:
                 return self._table(code, following)
         raise Unexpected
 
-    def _unique(self, name: str) -> str:
-        found, count = name, 0
-        while found in self.names:
-            found = f"{name}_{count}"
-            count += 1
-        self.names.add(found)
-        return found
-
     def _conditional(self, code: Branch, yes: str | None, no: str | None) -> str:
-        name = self._unique(f"node_{len(self.names)}")
+        name = unique(f"node_{len(self.names)}", self.names)
         condition = code.condition
         if condition["type"] == "field":
             condition = operation("d2b", None, condition)
@@ -552,14 +564,14 @@ class PipelineLayout:
     def _hidden(self, codes: list[Code], following: str | None) -> str:
         """Primitives outside of any action, as an action of a table without keys."""
         first = codes[0]
-        name = self._unique(self.info.stem(first.at))
+        name = unique(self.info.stem(first.at), self.names)
         return self._keyless(f"tbl_{name}", name, codes, first, following)
 
     def _invoked(self, code: Invoke, following: str | None) -> str | None:
         if _empty(code.body):
             return following
         short = code.name.split(".", 1)[-1].replace(".", "_")
-        return self._keyless(self._unique(f"tbl_{short}"), code.name, code.body, code, following)
+        return self._keyless(unique(f"tbl_{short}", self.names), code.name, code.body, code, following)
 
     def _keyless(self, table: str, action: str, codes: list[Code], at: Code, following: str | None) -> str:
         made = self.add_action(action, [], codes, [], object(), None)
@@ -619,16 +631,10 @@ class PipelineLayout:
 
 def _empty(codes: Sequence[Code]) -> bool:
     """Whether steps do nothing."""
-    for code in codes:
-        match code:
-            case Labelled() if _empty(code.body):
-                continue
-            case Leave():
-                continue
-            case Branch() if _empty(code.yes) and _empty(code.no):
-                continue
-        return False
-    return True
+    return all(
+        isinstance(code, Leave) or (isinstance(code, Labelled | Branch) and all(map(_empty, code.parts)))
+        for code in codes
+    )
 
 
 def _following(node: Json) -> list[str | None]:

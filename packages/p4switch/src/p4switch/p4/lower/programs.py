@@ -3,11 +3,25 @@
 from typing import Any, Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, expect
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.expressions import Expressions
 from p4switch.p4.lower.externs import Calls, Externs
 from p4switch.p4.lower.inlining import Inlining, Packets
-from p4switch.p4.lower.layout import ActionLayout, Case, Code, Do, Graph, ParserLayout, PipelineLayout, SourceInfo, Step
-from p4switch.p4.lower.statements import Loops, Statements, Tables, ranges_as_masks
+from p4switch.p4.lower.layout import (
+    ActionLayout,
+    Case,
+    Code,
+    Do,
+    Graph,
+    Invoke,
+    Labelled,
+    ParserLayout,
+    PipelineLayout,
+    SourceInfo,
+    Step,
+)
+from p4switch.p4.lower.statements import Loops, Statements, Tables, key_value, ranges_as_masks
 from p4switch.p4.lower.storage import (
     ActionInstance,
     Environment,
@@ -20,18 +34,6 @@ from p4switch.p4.lower.storage import (
     bits_of,
     is_scalar,
     storage_width,
-)
-from p4switch.p4.lower.values import (
-    ChosenField,
-    FieldPlace,
-    HeaderPlace,
-    Json,
-    NoHeader,
-    Place,
-    StructPlace,
-    Value,
-    data_of,
-    is_constant,
 )
 from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
@@ -72,7 +74,7 @@ class Programs(Part):
         outer, self.ctx.environment = self.ctx.environment, made
         program = instance.program
         for parameter, argument in zip(program.constructor, instance.arguments, strict=True):
-            if isinstance(argument, Instance | Place):
+            if isinstance(argument, Instance | bmv2.Place):
                 made.bound[parameter] = argument
             elif argument is None:
                 raise SourceFault(instance.at, f"the constructor argument {parameter.name!r} must be known here")
@@ -124,7 +126,7 @@ class Programs(Part):
         if isinstance(declaration, tree.Program):
             name = prefix + declaration.name  # an annotation of the type names no instance
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
-        found = Instance(prefix + local_name(declaration), value.type, arguments, declaration, value.at)
+        found = Instance(prefix + declaration.shown, value.type, arguments, declaration, value.at)
         self.ctx.instances.append(found)
         return found
 
@@ -214,17 +216,17 @@ class Programs(Part):
         finally:
             self.ctx.environment, self.ctx.out = outer_environment, outer_out
 
-    def _select_key(self, place: Place, node: tree.Expression) -> Json:
+    def _select_key(self, place: bmv2.Place, node: tree.Expression) -> Json:
         """A key of a select: a field, or a copy of what it is."""
-        if isinstance(place, FieldPlace):
+        if isinstance(place, bmv2.FieldPlace):
             return place.target()
-        last = place.key() if isinstance(place, ChosenField) else None
+        last = place.key() if isinstance(place, bmv2.ChosenField) else None
         if last is not None:
             return last
         copy = self.ctx.temporary(place.type, "key")
-        data = data_of(place)
+        data = bmv2.data_of(place)
         self.ctx.expressions.assign(
-            copy, Value(kinds.BOOL if place.type is kinds.BOOL else place.type, place.json()), node
+            copy, bmv2.Value(kinds.BOOL if place.type is kinds.BOOL else place.type, place.json()), node
         )
         del data
         return copy.target()
@@ -251,9 +253,9 @@ class Programs(Part):
         if isinstance(value, tree.Default):
             return [(0, 0)]
         if isinstance(value, tree.Binary) and value.operator == "&&&":
-            return [(self._key_value(value.left) & ones, self._key_value(value.right) & ones)]
+            return [(key_value(self.ctx, value.left) & ones, key_value(self.ctx, value.right) & ones)]
         if isinstance(value, tree.Binary) and value.operator == "..":
-            low, high = self._key_value(value.left), self._key_value(value.right)
+            low, high = key_value(self.ctx, value.left), key_value(self.ctx, value.right)
             if low < 0:
                 # Signed: the negative part and the other one.
                 negative = ranges_as_masks(low & ones, min(high, -1) & ones, width)
@@ -261,26 +263,12 @@ class Programs(Part):
             return ranges_as_masks(low, high, width)
         if isinstance(value.type, kinds.SetType):
             raise SourceFault(value.at, "a value set stands alone in a case")
-        return [(self._key_value(value) & ones, ones)]
-
-    def _key_value(self, node: tree.Expression) -> int:
-        found = self.ctx.evaluate(node)
-        if found is None:
-            raise SourceFault(node.at, "this key must be known when the program is compiled")
-        if isinstance(found, bool | int):
-            return int(found)
-        return self.ctx.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
-
-
-def local_name(declaration: tree.Declaration) -> str:
-    """What the control plane calls something within what is around it."""
-    note = declaration.annotation("name")
-    return note.string if note is not None and note.string else declaration.name
+        return [(key_value(self.ctx, value) & ones, ones)]
 
 
 def full_name(declaration: tree.Declaration, around: Instance | None) -> str:
     """What the control plane calls something; a name that begins with a dot is whole already."""
-    name = local_name(declaration)
+    name = declaration.shown
     if name.startswith("."):
         return name[1:]
     return f"{around.name}.{name}" if around is not None else name
@@ -306,10 +294,10 @@ class Checksums(Part):
             raise SourceFault(node.at, f"{name!r} belongs into the control for {other}")
         condition = self.ctx.expressions.scalar(self.ctx.externs.argument(node, 0))
         data = self.ctx.expressions.place(self.ctx.externs.argument(node, 1))
-        if not isinstance(data, StructPlace | HeaderPlace | FieldPlace):
+        if not isinstance(data, bmv2.StructPlace | bmv2.HeaderPlace | bmv2.FieldPlace):
             raise SourceFault(node.at, "a checksum is over a list of fields", "Write { hdr.a, hdr.b }.")
         target = self.ctx.expressions.target(self.ctx.externs.argument(node, 2))
-        if not isinstance(target, FieldPlace):
+        if not isinstance(target, bmv2.FieldPlace):
             raise SourceFault(node.at, "a checksum is a field of a header")
         if storage_width(target.type) > WIDEST:
             message = f"a checksum has at most {WIDEST} bits on this target, but this is {target.type}"
@@ -328,7 +316,7 @@ class Checksums(Part):
             "verify": verify,
             "update": not verify,
         }
-        if is_constant(condition) and not condition["value"]:
+        if bmv2.is_constant(condition) and not condition["value"]:
             return
         item["if_cond"] = condition
         self.ctx.checksum_list.append(item)
@@ -349,8 +337,8 @@ class Emitter:
     """Lowers a program."""
 
     def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: Sources) -> None:
-        found = checker.globals.find("NoAction")
-        self.ctx = ctx = Lowering(diagnostics, checker.types, found if isinstance(found, tree.Action) else None)
+        found = checker.env.globals.find("NoAction")
+        self.ctx = ctx = Lowering(diagnostics, checker.env.types, found if isinstance(found, tree.Action) else None)
         ctx.expressions = Expressions(ctx)
         ctx.inlining = Inlining(ctx)
         ctx.packets = Packets(ctx)
@@ -405,12 +393,12 @@ class Emitter:
             raise SourceFault(value.at, "this is no parser or control")
         return found
 
-    def _parameters(self) -> tuple[Place, Place, Place]:
+    def _parameters(self) -> tuple[bmv2.Place, bmv2.Place, bmv2.Place]:
         """The places of headers, metadata and standard metadata, which all blocks share."""
         parser = self.blocks["parser"].program
         standard = self.ctx.storage.standard_metadata(parser.parameters[3].type)
         headers = self.ctx.storage.allocate("", parser.parameters[1].type, parser.parameters[1].at)
-        if not isinstance(headers, StructPlace):
+        if not isinstance(headers, bmv2.StructPlace):
             hint = "Put the header into a struct."
             raise SourceFault(parser.parameters[1].at, "the headers of a program are a struct", hint)
         metadata = self.ctx.storage.allocate("meta", parser.parameters[2].type, parser.parameters[2].at)
@@ -433,14 +421,14 @@ class Emitter:
         self.ctx.environment = outer
         return self.ctx.out
 
-    def _parser_of(self, places: tuple[Place, Place, Place]) -> Json:
-        packet = NoHeader(kinds.BOOL)
+    def _parser_of(self, places: tuple[bmv2.Place, bmv2.Place, bmv2.Place]) -> Json:
+        packet = bmv2.NoHeader(kinds.BOOL)
         codes = self._run("parser", [packet, *places])
         layout = ParserLayout(self.info, lambda: self.ctx.temporary(kinds.BOOL))
         start, states = layout.run(codes)
         return {"name": "parser", "id": 0, "init_state": start, "parse_states": states}
 
-    def _pipeline(self, block: str, number: int, places: tuple[Place, Place, Place]) -> Json:
+    def _pipeline(self, block: str, number: int, places: tuple[bmv2.Place, bmv2.Place, bmv2.Place]) -> Json:
         self.ctx.applied_tables, self.ctx.profiles = [], []
         codes = self._run(block, list(places))
         layout = PipelineLayout(self.info, self.ctx.tables.add_action, self.names)
@@ -461,15 +449,15 @@ class Emitter:
             "conditionals": conditionals,
         }
 
-    def _checksums_of(self, block: str, places: tuple[Place, Place, Place]) -> None:
+    def _checksums_of(self, block: str, places: tuple[bmv2.Place, bmv2.Place, bmv2.Place]) -> None:
         steps = self._run(block, list(places[:2]))
         if not all(isinstance(code, Do) and code.operation == "log_msg" for code in _flat(steps)):
             code = _flat(steps)[0]
             hint = "Only calls of verify_checksum and update_checksum stand there; conditions are their first argument."
             raise SourceFault(code.at, "the target runs no statements in a checksum control", hint)
 
-    def _deparser_of(self, places: tuple[Place, Place, Place]) -> Json:
-        steps = _flat(self._run("deparser", [NoHeader(kinds.BOOL), places[0]]))
+    def _deparser_of(self, places: tuple[bmv2.Place, bmv2.Place, bmv2.Place]) -> Json:
+        steps = _flat(self._run("deparser", [bmv2.NoHeader(kinds.BOOL), places[0]]))
         for code in steps:
             if isinstance(code, Graph) or not (isinstance(code, Do) and code.operation == "log_msg"):
                 hint = "emit(…) leaves invalid headers out by itself; do the rest in egress."
@@ -509,7 +497,7 @@ class Emitter:
             "header_unions": storage.unions,
             "header_union_stacks": storage.union_stacks,
             "field_lists": finish(self.ctx.field_lists),
-            "errors": [[member.name, member.number] for member in self.checker.errors.values()],
+            "errors": [[member.name, member.number] for member in self.checker.env.errors.values()],
             "enums": [{"name": n, "entries": [list(e) for e in entries]} for n, entries in self.ctx.enums.items()],
             "parsers": finish([parser]),
             "parse_vsets": finish(self.ctx.value_sets),
@@ -536,7 +524,7 @@ class Emitter:
     def _fill_field_lists(self) -> None:
         """Gathers the fields of the metadata that are annotated with each list's number."""
         members = self.blocks["parser"].program.parameters[2].type
-        place = self._metadata_place()
+        place = self._shared[self.blocks["parser"].program.parameters[2]]
         for item in self.ctx.field_lists:
             number = item["number"]
             item["name"] = f"field_list{number}" if number >= 0 else "empty"
@@ -548,13 +536,9 @@ class Emitter:
                     hint = f"Write @field_list({number}) in front of fields of the metadata."
                     self.ctx.diagnostics.warning(node.at, f"no field is in the field list {number}", hint)
 
-    def _metadata_place(self) -> Place:
-        parameter = self.blocks["parser"].program.parameters[2]
-        return self._shared[parameter]
-
-    def _annotated(self, kind: Any, place: Place, number: int, found: list[Json]) -> None:
+    def _annotated(self, kind: Any, place: bmv2.Place, number: int, found: list[Json]) -> None:
         bare = kinds.plain(kind)
-        if not isinstance(bare, kinds.CompositeType) or not isinstance(place, StructPlace):
+        if not isinstance(bare, kinds.CompositeType) or not isinstance(place, bmv2.StructPlace):
             return
         for declared in bare.declaration.fields:
             member = place.members[declared.name]
@@ -633,6 +617,5 @@ class Emitter:
 def _flat(codes: list[Code]) -> list[Code]:
     found: list[Code] = []
     for code in codes:
-        inner = getattr(code, "body", None)
-        found += _flat(inner) if isinstance(inner, list) else [code]
+        found += _flat(code.body) if isinstance(code, Labelled | Invoke) else [code]
     return found

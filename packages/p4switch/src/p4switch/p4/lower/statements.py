@@ -3,20 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from p4switch.p4.diagnostics import SourceFault, expect
-from p4switch.p4.lower.layout import Apply, Branch, Code, Invoke, Labelled, Leave, Loop, Stop
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json
+from p4switch.p4.lower.layout import Apply, Branch, Code, Labelled, Leave, Loop, Stop
 from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, Part, TableInstance, storage_width
-from p4switch.p4.lower.values import (
-    FALSE,
-    TRUE,
-    FieldPlace,
-    Json,
-    RuntimeData,
-    SlicePlace,
-    Value,
-    data_of,
-    hexadecimal,
-    operation,
-)
 from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
 from p4switch.p4.types import kinds
@@ -52,10 +42,7 @@ def spelled(node: tree.Expression) -> str | None:
             kind = kinds.plain(base.type) if base.type is not None else None
             name = node.name
             if isinstance(kind, kinds.CompositeType):
-                for declared in kind.declaration.fields:
-                    note = declared.annotation("name") if declared.name == name else None
-                    if note is not None and note.string:
-                        name = note.string
+                name = next((f.shown for f in kind.declaration.fields if f.name == name), name)
             if name.startswith("."):
                 return name[1:]
             inner = spelled(base)
@@ -88,32 +75,31 @@ def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) ->
     if isinstance(value, tree.Default):
         number, mask, low, high = 0, 0, 0, ones
     elif isinstance(value, tree.Binary) and value.operator == "&&&":
-        number = _number(lowering, value.left, width)
-        mask = _number(lowering, value.right, width)
+        number = key_value(lowering, value.left) & ones
+        mask = key_value(lowering, value.right) & ones
         number &= mask
     elif isinstance(value, tree.Binary) and value.operator == "..":
-        low, high = _number(lowering, value.left, width), _number(lowering, value.right, width)
+        low, high = key_value(lowering, value.left) & ones, key_value(lowering, value.right) & ones
     else:
-        number = low = high = _number(lowering, value, width)
+        number = low = high = key_value(lowering, value) & ones
     if match == "range":
-        return {"match_type": match, "start": hexadecimal(low, width), "end": hexadecimal(high, width)}
-    text = hexadecimal(expect(number, int), width)
+        return {"match_type": match, "start": bmv2.hexadecimal(low, width), "end": bmv2.hexadecimal(high, width)}
+    text = bmv2.hexadecimal(expect(number, int), width)
     if match == "exact":
         return {"match_type": match, "key": text}
     if match == "lpm":
         return {"match_type": match, "key": text, "prefix_length": mask.bit_count()}
-    return {"match_type": match, "key": text, "mask": hexadecimal(mask, width)}
+    return {"match_type": match, "key": text, "mask": bmv2.hexadecimal(mask, width)}
 
 
-def _number(lowering: "Lowering", node: tree.Expression, width: int) -> int:
+def key_value(lowering: "Lowering", node: tree.Expression) -> int:
+    """The number of a key, or of a part of one. Raises SourceFault: it is not known yet."""
     found: Any = lowering.evaluate(node)
     if found is None:
         raise SourceFault(node.at, "this key must be known when the program is compiled")
-    if isinstance(found, bool) or node.type is kinds.BOOL:
+    if isinstance(found, int):
         return int(found)
-    if not isinstance(found, int):
-        found = lowering.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
-    return int(found) & ((1 << width) - 1)
+    return lowering.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
 
 
 def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
@@ -152,7 +138,7 @@ class Statements(Part):
             case tree.Assign():
                 self._assignment(item)
             case tree.CallStatement():
-                self.ctx.calls.call_statement(item.call)
+                self.ctx.calls.perform(item.call)
             case tree.If():
                 self._if(item)
             case tree.For():
@@ -197,7 +183,7 @@ class Statements(Part):
         if item.left.effects:
             # In 'left op= value' the left side stands on the right, too, and is evaluated once.
             node, place = item.left, target
-            while isinstance(node, tree.Slice) and isinstance(place, SlicePlace):
+            while isinstance(node, tree.Slice) and isinstance(place, bmv2.SlicePlace):
                 node, place = node.base, place.base
             self.ctx.settled = {**outer, node: place}
         value = self.ctx.expressions.place(item.right)
@@ -212,8 +198,7 @@ class Statements(Part):
     def _exit(self, item: tree.Exit) -> None:
         """What was copied in for callees comes out before (specification, section 12.5)."""
         for callee in reversed(self.ctx.callees):
-            for place, copy in callee.copies:
-                self.ctx.expressions.assign(place, copy, item)
+            self.ctx.inlining.copy_out(callee, item)
         self.ctx.out.append(Stop(item.at, item.end))
 
     # --- if and switch
@@ -274,8 +259,8 @@ class Statements(Part):
             condition = None
             for label in labels:
                 value = self.ctx.known(self.ctx.evaluate(label), subject.type)
-                same = operation("==", data_of(subject), data_of(value))
-                condition = same if condition is None else operation("or", condition, same)
+                same = bmv2.operation("==", bmv2.data_of(subject), bmv2.data_of(value))
+                condition = same if condition is None else bmv2.operation("or", condition, same)
             condition = expect(condition, dict)
             yes = self.ctx.expressions.collected(lambda body=body: self.block_of(body))
             no = self.ctx.expressions.collected(lambda after=position + 1: self._cases(item, subject, after))
@@ -342,34 +327,30 @@ class Loops(Part):
 
         What leaves more than the loop (``return``) sets a flag of its own, and the pipeline goes by it.
         """
-        flags: dict[object, FieldPlace] = {}
-        loop.steps = self._with_flags(loop.steps, {loop.label}, loop.label, flags)
+        flags: dict[object, bmv2.FieldPlace] = {}
+        loop.body = self._with_flags(loop.body, {loop.label}, loop.label, flags)
         for flag in flags.values():
-            self.ctx.expressions.assign(flag, Value(kinds.BOOL, FALSE, False), loop)
+            self.ctx.expressions.assign(flag, bmv2.Value(kinds.BOOL, bmv2.FALSE, False), loop)
         self.ctx.out.append(loop)
         for label, flag in flags.items():
             self.ctx.out.append(Branch(loop.at, loop.end, flag.json(), [Leave(loop.at, loop.end, label)], []))
 
     def _with_flags(
-        self, codes: list[Code], within: set[object], behind: object, flags: dict[object, FieldPlace]
+        self, codes: list[Code], within: set[object], behind: object, flags: dict[object, bmv2.FieldPlace]
     ) -> list[Code]:
         found: list[Code] = []
         for code in codes:
-            match code:
-                case Branch():
-                    code.yes = self._with_flags(code.yes, within, behind, flags)
-                    code.no = self._with_flags(code.no, within, behind, flags)
-                case Labelled() | Invoke():
-                    inner = within | {code.label} if isinstance(code, Labelled) else within
-                    code.body = self._with_flags(code.body, inner, behind, flags)
-                case Loop():
-                    code.steps = self._with_flags(code.steps, within | {code.label}, behind, flags)
-                case Leave() if code.label not in within:
-                    flag = flags.setdefault(code.label, self.ctx.temporary(kinds.BOOL))
-                    found += self.ctx.expressions.collected(
-                        lambda flag=flag, at=code: self.ctx.expressions.assign(flag, Value(kinds.BOOL, TRUE, True), at)
+            inner = within | {code.label} if isinstance(code, Labelled | Loop) else within
+            for part in code.parts:
+                part[:] = self._with_flags(part, inner, behind, flags)
+            if isinstance(code, Leave) and code.label not in within:
+                flag = flags.setdefault(code.label, self.ctx.temporary(kinds.BOOL))
+                found += self.ctx.expressions.collected(
+                    lambda flag=flag, at=code: self.ctx.expressions.assign(
+                        flag, bmv2.Value(kinds.BOOL, bmv2.TRUE, True), at
                     )
-                    code.label = behind
+                )
+                code.label = behind
             found.append(code)
         return found
 
@@ -458,8 +439,8 @@ class Tables(Part):
                     raise SourceFault(
                         node.at, f"the table {table.name!r} is applied in two places with other keys", hint
                     )
-                origin = FieldPlace(found["$type"], *found["target"])
-                self.ctx.expressions.assign(FieldPlace(found["$type"], *target), origin, key)
+                origin = bmv2.FieldPlace(found["$type"], *found["target"])
+                self.ctx.expressions.assign(bmv2.FieldPlace(found["$type"], *target), origin, key)
 
     def _check_size(self, size: int, declaration: tree.Table) -> None:
         given = declaration.properties.get("size")
@@ -480,12 +461,12 @@ class Tables(Part):
         match = {"optional": "ternary"}.get(key.match, key.match)
         if match == "selector":
             return {"match_type": match, "$place": place, "$at": key}
-        target = data_of(place)
+        target = bmv2.data_of(place)
         validity = target["type"] == "field" and target["value"][1] == "$valid$"
         if target["type"] == "expression" and target["value"].get("op") == "d2b":
             target = target["value"]["right"]
             validity = True
-        copied = not (target["type"] == "field" and (isinstance(place, FieldPlace) or validity))
+        copied = not (target["type"] == "field" and (isinstance(place, bmv2.FieldPlace) or validity))
         if copied:
             copy = self.ctx.temporary(kind, "key")
             self.ctx.expressions.assign(copy, place, key)
@@ -538,7 +519,7 @@ class Tables(Part):
         for parameter in action.parameters:
             if not parameter.direction:
                 width = storage_width(parameter.type)
-                inner.bound[parameter] = RuntimeData(parameter.type, len(data))
+                inner.bound[parameter] = bmv2.RuntimeData(parameter.type, len(data))
                 data.append({"name": parameter.name, "bitwidth": width})
         self.ctx.environment = inner
         self.ctx.callees.append(callee)
@@ -548,19 +529,19 @@ class Tables(Part):
             self.ctx.callees.pop()
             body = self.ctx.out
             self.ctx.environment, self.ctx.where, self.ctx.out, self.ctx.path = outer
-        tail = self.ctx.expressions.collected(lambda: self.copy_out(callee, ref))
+        tail = self.ctx.expressions.collected(lambda: self.ctx.inlining.copy_out(callee, ref))
         return self.add_action(instance.name, data, body, tail, callee.label, action)
-
-    def copy_out(self, callee: Callee, at: Any) -> None:
-        """Copies what came out of a callee to where it belongs."""
-        for place, copy in callee.copies:
-            self.ctx.expressions.assign(place, copy, at)
 
     def add_action(
         self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
     ) -> Json:
         """A further action of the program."""
-        found: Json = {"name": name, "id": len(self.ctx.actions), "runtime_data": data, "$code": (body, tail, label)}
+        found: Json = {
+            "name": name,
+            "id": len(self.ctx.actions),
+            "runtime_data": data,
+            "$code": (body, tail, label),
+        }
         found["source_info"] = at
         self.ctx.actions.append(found)
         return found
@@ -590,7 +571,7 @@ class Tables(Part):
             place = self.ctx.known(number, parameter.type)
             plain_number = int(place.data["value"], 16) if place.data["type"] == "hexstr" else int(place.data["value"])
             width = storage_width(parameter.type)
-            found.append(hexadecimal(plain_number & ((1 << width) - 1), 4))
+            found.append(bmv2.hexadecimal(plain_number & ((1 << width) - 1), 4))
         return found
 
     def _entries(self, table: TableInstance, item: Json, keys: list[Json], numbers: dict[str, Json]) -> None:
@@ -651,7 +632,7 @@ class Tables(Part):
             inputs = [
                 {"type": "field", "value": json["value"]}
                 if json["type"] == "field"
-                else self._copied(json, kind, key["$at"])
+                else self.ctx.externs.copied(json, kind, key["$at"])
                 for key in selectors
                 for json, _, kind in self.ctx.externs.leaf_values(key["$place"], key["$at"])
             ]
@@ -665,11 +646,6 @@ class Tables(Part):
                 )
             profile["selector"] = made
 
-    def _copied(self, json: Json, kind: Any, at: Any) -> Json:
-        copy = self.ctx.temporary(kind)
-        self.ctx.expressions.assign(copy, Value(kind, json), at)
-        return copy.target()
-
     def _object_of(self, table: TableInstance, value: tree.Expression, at: Any) -> Instance:
         """The object that a property names or makes."""
         if isinstance(value, tree.Call):
@@ -677,30 +653,21 @@ class Tables(Part):
             known: Instance | None = self.ctx.environment.bound.get(key)
             if known is None:
                 kind = expect(value.type, kinds.DeclaredType)
-                note = at.annotation("name")
                 arguments = [self.ctx.evaluate(v) for v in value.bound]
-                name = note.string if note is not None and note.string else f"{table.name}.{at.name}"
+                note = at.annotation("name")
+                name = (note.string if note is not None else None) or f"{table.name}.{at.name}"
                 known = Instance(name.removeprefix("."), kind, arguments, at, value.at)
                 self.ctx.environment.bound[key] = known
             return known
         return expect(self.ctx.inlining.object(value), Instance)
 
     def _attached(self, table: TableInstance, item: Json) -> None:
-        counters = table.declaration.properties.get("counters")
-        if counters is not None:
-            instance = self._object_of(table, counters.value, counters)
-            self._bind_once(instance, table)
-            item["with_counters"] = True
-        meters = table.declaration.properties.get("meters")
-        if meters is not None:
-            instance = self._object_of(table, meters.value, meters)
-            self._bind_once(instance, table)
-            item["direct_meters"] = instance.name
-
-    def note_direct(self, instance: Instance) -> None:
-        """A counter or meter of a table's entries is used."""
-        if instance not in self.ctx.direct:
-            self.ctx.direct.append(instance)
+        for name in ("counters", "meters"):
+            found = table.declaration.properties.get(name)
+            if found is not None:
+                instance = self._object_of(table, found.value, found)
+                self._bind_once(instance, table)
+                item |= {"with_counters": True} if name == "counters" else {"direct_meters": instance.name}
 
     def _bind_once(self, instance: Instance, table: TableInstance) -> None:
         before = instance.extra.get("binding")
@@ -710,7 +677,8 @@ class Tables(Part):
             )
         instance.extra["binding"] = table.name
         instance.extra["size"] = (table.json or {}).get("max_size")
-        self.note_direct(instance)
+        if instance not in self.ctx.direct:
+            self.ctx.direct.append(instance)
 
 
 def _match_type(keys: list[Json]) -> str:
@@ -720,5 +688,4 @@ def _match_type(keys: list[Json]) -> str:
 
 def global_name(action: tree.Action) -> str:
     """The name of an action at the top level of a program."""
-    note = action.annotation("name")
-    return (note.string if note is not None and note.string else action.name).removeprefix(".")
+    return action.shown.removeprefix(".")

@@ -4,23 +4,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault, expect
+from p4switch.p4.lower import bmv2
+from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.layout import Code, Do
-from p4switch.p4.lower.values import (
-    FALSE,
-    TRUE,
-    FieldPlace,
-    HeaderPlace,
-    Json,
-    Place,
-    StackPlace,
-    StructPlace,
-    UnionPlace,
-    Value,
-    constant,
-)
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
-from p4switch.p4.types.base import may_be_constant
 
 if TYPE_CHECKING:
     from p4switch.p4.lower.expressions import Expressions
@@ -129,9 +117,9 @@ class Callee:
     """
 
     label: object
-    result: Place | None = None
+    result: bmv2.Place | None = None
     within: Environment | None = None
-    copies: list[tuple[Place, Place]] = field(default_factory=list)
+    copies: list[tuple[bmv2.Place, bmv2.Place]] = field(default_factory=list)
 
 
 SCALARS: Final = "scalars"
@@ -189,12 +177,12 @@ class Storage:
 
     # --- scalars
 
-    def scalar(self, name: str, kind: kinds.Type) -> FieldPlace:
+    def scalar(self, name: str, kind: kinds.Type) -> bmv2.FieldPlace:
         """A field for a scalar."""
         number = bits_of(kind)
         unique = self.unique(name, self._fields)
         self.scalars.append([unique, storage_width(kind), number is not None and number.signed])
-        return FieldPlace(kind, SCALARS, unique)
+        return bmv2.FieldPlace(kind, SCALARS, unique)
 
     def finish(self) -> None:
         """Pads ``scalars`` to whole bytes."""
@@ -215,19 +203,19 @@ class Storage:
 
     # --- anything
 
-    def allocate(self, name: str, kind: kinds.Type, at: int) -> Place:
+    def allocate(self, name: str, kind: kinds.Type, at: int) -> bmv2.Place:
         """A place for a value of any type."""
         if len(self.scalars) + len(self.headers) > MOST_PLACES:
             raise SourceFault(at, f"the program has more than {MOST_PLACES:,} variables, counted as fields and headers")
         bare = kinds.plain(kind)
         match bare:
             case kinds.CompositeType(kind="struct", fields=fields):
-                return StructPlace(
+                return bmv2.StructPlace(
                     kind, {n: self.allocate(f"{name}.{n}" if name else n, t, at) for n, t in fields.items()}
                 )
             case kinds.TupleType(elements):
                 members = {str(i): self.allocate(f"{name}.{i}", t, at) for i, t in enumerate(elements)}
-                return StructPlace(kind, members)
+                return bmv2.StructPlace(kind, members)
             case kinds.CompositeType(kind="header"):
                 return self.header(name, bare, at)
             case kinds.CompositeType(kind="header_union"):
@@ -242,12 +230,12 @@ class Storage:
             raise SourceFault(at, f"a variable of the type {kind} has no bits: the target has none", "Leave it out.")
         return self.scalar(name, kind)
 
-    def header(self, name: str, kind: kinds.CompositeType, at: int) -> HeaderPlace:
+    def header(self, name: str, kind: kinds.CompositeType, at: int) -> bmv2.HeaderPlace:
         """A header instance."""
         type_name, layout = self.header_type(kind, at)
         unique = self.unique(name, self._taken)
         self.add_header(unique, type_name, False)
-        return HeaderPlace(kind, unique, layout)
+        return bmv2.HeaderPlace(kind, unique, layout)
 
     def add_header(self, name: str, type_name: str, metadata: bool) -> int:
         """An instance; its number."""
@@ -261,10 +249,10 @@ class Storage:
         """Whether a field is one of a header of packets, so that it may be invalid."""
         return field["value"][0] not in (SCALARS, STANDARD)
 
-    def union(self, name: str, kind: kinds.CompositeType, at: int) -> UnionPlace:
+    def union(self, name: str, kind: kinds.CompositeType, at: int) -> bmv2.UnionPlace:
         """A header union and its headers."""
         unique = self.unique(name, self._taken)
-        members: dict[str, Place] = {}
+        members: dict[str, bmv2.Place] = {}
         numbers = []
         for member, member_kind in kind.fields.items():
             inner = expect(kinds.plain(member_kind), kinds.CompositeType)
@@ -273,7 +261,7 @@ class Storage:
         type_name = self._union_type(kind, at)
         item = {"name": unique, "id": len(self.unions), "union_type": type_name, "header_ids": numbers, "pi_omit": True}
         self.unions.append(item)
-        return UnionPlace(kind, unique, members)
+        return bmv2.UnionPlace(kind, unique, members)
 
     def _union_type(self, kind: kinds.CompositeType, at: int) -> str:
         if kind not in self._types:
@@ -284,11 +272,11 @@ class Storage:
             self._types[kind] = (shown, {})
         return self._types[kind][0]
 
-    def stack(self, name: str, kind: kinds.StackType, at: int) -> StackPlace:
+    def stack(self, name: str, kind: kinds.StackType, at: int) -> bmv2.StackPlace:
         """A stack and its elements."""
         unique = self.unique(name, self._taken)
         union = kind.element.kind == "header_union"
-        elements: list[Place] = []
+        elements: list[bmv2.Place] = []
         numbers = []
         for number in range(kind.size):
             if union:
@@ -302,22 +290,21 @@ class Storage:
         type_name = self._union_type(kind.element, at) if union else self.header_type(kind.element, at)[0]
         item: Json = {"name": unique, "id": len(stacks), f"{word}_type": type_name, "size": kind.size}
         stacks.append({**item, f"{'header_union' if union else word}_ids": numbers})
-        return StackPlace(kind, unique, elements)
+        return bmv2.StackPlace(kind, unique, elements)
 
-    def _varbit(self, name: str, kind: kinds.Varbits) -> Place:
+    def _varbit(self, name: str, kind: kinds.Varbits) -> bmv2.Place:
         """A header of its own for a variable of variable length."""
         type_name = f"varbit_{kind.width}"
         if type_name not in self._type_names:
             self._header_type(type_name, [["field", "*"]], kind.width)
         unique = self.unique(name, self._taken)
         self.add_header(unique, type_name, True)
-        return FieldPlace(kind, unique, "field")
+        return bmv2.FieldPlace(kind, unique, "field")
 
     # --- types of headers
 
     def _type_name(self, kind: kinds.CompositeType) -> str:
-        note = kind.declaration.annotation("name")
-        return self.unique(note.string if note is not None and note.string else kind.name, self._type_names)
+        return self.unique(kind.declaration.shown, self._type_names)
 
     def header_type(self, kind: kinds.CompositeType, at: int) -> tuple[str, dict[str, Any]]:
         """The name of a header's type and its layout; see HeaderPlace."""
@@ -341,11 +328,10 @@ class Storage:
 
     def _layout(self, kind: kinds.CompositeType, prefix: str, fields: list[list[Any]], at: int) -> dict[str, Any]:
         layout: dict[str, Any] = {}
-        notes = {f.name: f.annotation("name") for f in kind.declaration.fields}
+        names = {f.name: f.shown for f in kind.declaration.fields}
         for name, inner in kind.fields.items():
             bare = kinds.plain(inner)
-            note = notes.get(name)
-            shown = prefix + (note.string if note is not None and note.string else name)
+            shown = prefix + names[name]
             if isinstance(bare, kinds.CompositeType):
                 layout[name] = (inner, self._layout(bare, f"{shown}.", fields, at))
             else:
@@ -362,14 +348,14 @@ class Storage:
             item["max_length"] = -(-varying // 8)
         self.header_types.append(item)
 
-    def standard_metadata(self, kind: kinds.CompositeType) -> StructPlace:
+    def standard_metadata(self, kind: kinds.CompositeType) -> bmv2.StructPlace:
         """The fields that the target reads and writes."""
         fields: list[list[Any]] = []
-        members: dict[str, Place] = {}
+        members: dict[str, bmv2.Place] = {}
         for declared in kind.declaration.fields:
             inner = kind.fields[declared.name]
             fields.append([declared.name, storage_width(inner), False])
-            members[declared.name] = FieldPlace(inner, STANDARD, declared.name)
+            members[declared.name] = bmv2.FieldPlace(inner, STANDARD, declared.name)
             alias = declared.annotation("alias")
             if alias is not None and alias.string:
                 self.aliases.append([alias.string, [STANDARD, declared.name]])
@@ -378,7 +364,7 @@ class Storage:
             fields.append(["_padding", 8 - total % 8, False])
         self._header_type(STANDARD, fields)
         self.add_header(STANDARD, STANDARD, True)
-        return StructPlace(kind, members)
+        return bmv2.StructPlace(kind, members)
 
 
 def _leaves(kind: kinds.CompositeType) -> list[kinds.Type]:
@@ -389,16 +375,16 @@ def _leaves(kind: kinds.CompositeType) -> list[kinds.Type]:
     return found
 
 
-def member_of_header(place: HeaderPlace, name: str) -> Place:
+def member_of_header(place: bmv2.HeaderPlace, name: str) -> bmv2.Place:
     """A field of a header, a struct within it, by its name in P4."""
     return _member(place.name, place.layout[name])
 
 
-def _member(header: str, entry: tuple[kinds.Type, Any]) -> Place:
+def _member(header: str, entry: tuple[kinds.Type, Any]) -> bmv2.Place:
     kind, inner = entry
     if isinstance(inner, dict):
-        return StructPlace(kind, {n: _member(header, e) for n, e in inner.items() if n != "$order$"})
-    return FieldPlace(kind, header, inner)
+        return bmv2.StructPlace(kind, {n: _member(header, e) for n, e in inner.items() if n != "$order$"})
+    return bmv2.FieldPlace(kind, header, inner)
 
 
 # What every part of the lowering shares.
@@ -456,7 +442,7 @@ class Lowering:
         self.block = ""
         self.path = ""
         self.callees: list[Callee] = []
-        self.settled: dict[tree.Expression, Place] = {}
+        self.settled: dict[tree.Expression, bmv2.Place] = {}
         self.holds_index = False
         self.within = 0
         self.running: list[ProgramInstance] = []
@@ -468,7 +454,7 @@ class Lowering:
         self.profiles: list[Json] = []
         self.profile_objects: dict[str, Instance] = {}
         self.action_uses: dict[str, tuple[str, tree.Action, str]] = {}
-        self.action_locals: dict[tuple[Environment, tree.Variable], Place] = {}
+        self.action_locals: dict[tuple[Environment, tree.Variable], bmv2.Place] = {}
         self.calculations: list[Json] = []
         self.checksum_list: list[Json] = []
         self.value_sets: list[Json] = []
@@ -479,7 +465,7 @@ class Lowering:
         self.digests: dict[str, kinds.Type] = {}
         self.extern_calls = 0
         self.enums: dict[str, list[tuple[str, int]]] = {}
-        self._foldable: dict[tree.Expression, bool] = {}
+        self.foldable: dict[tree.Expression, bool] = {}
 
     def type_of(self, node: tree.Expression) -> kinds.Type:
         """The type of an expression, with type parameters put in."""
@@ -490,22 +476,22 @@ class Lowering:
         """Adds a primitive."""
         self.out.append(Do(at.at, at.end, operation, list(parameters)))
 
-    def temporary(self, kind: kinds.Type, name: str = "tmp") -> FieldPlace:
+    def temporary(self, kind: kinds.Type, name: str = "tmp") -> bmv2.FieldPlace:
         """A new scalar."""
         return self.storage.scalar(name, kind)
 
     # --- constants
 
-    def known(self, value: Any, kind: kinds.Type) -> Value:
+    def known(self, value: Any, kind: kinds.Type) -> bmv2.Value:
         """A compile-time value as a place."""
         bare = kinds.plain(kind)
         if isinstance(value, bool) and bare is kinds.BOOL:
-            return Value(kind, TRUE if value else FALSE, value)
+            return bmv2.Value(kind, bmv2.TRUE if value else bmv2.FALSE, value)
         if isinstance(value, tree.EnumMember):
-            return Value(kind, constant(self.member_number(value, bare), 32), value)
+            return bmv2.Value(kind, bmv2.constant(self.member_number(value, bare), 32), value)
         number = bits_of(bare)
         width = number.width if number is not None else max(int(value).bit_length(), 1)
-        return Value(kind, constant(int(value), width), value)
+        return bmv2.Value(kind, bmv2.constant(int(value), width), value)
 
     def member_number(self, member: tree.EnumMember, kind: kinds.Type) -> int:
         """The number of an error, or of a member of an enum; the JSON lists those that are used."""
@@ -525,7 +511,7 @@ class Lowering:
         match node:
             case tree.Name():
                 bound = self.environment.find(node.target)
-                return bound.constant if isinstance(bound, Value) else None
+                return bound.constant if isinstance(bound, bmv2.Value) else None
             case tree.Cast(operand=operand):
                 value = self.evaluate(operand)
                 return None if value is None or kind is None else kinds.convert(value, operand.type or kind, kind)
@@ -558,20 +544,12 @@ class Lowering:
                     return (value >> low.value) & ((1 << (high.value - low.value + 1)) - 1)
         return None
 
-    def may_be_known(self, node: tree.Expression) -> bool:
-        """Whether constructor parameters may give an expression a compile-time value."""
-        return may_be_constant(node, self._foldable)
-
     def number(self, node: tree.Expression | None, what: str, at: int) -> int:
         """A compile-time number, or a fault."""
         value = self.evaluate(node)
         if not isinstance(value, int):
             raise SourceFault(node.at if node is not None else at, f"{what} must be known when the program is compiled")
         return int(value)
-
-    def width(self, kind: kinds.Type) -> int:
-        """Bits of a scalar."""
-        return storage_width(kind)
 
     def as_bits(self, kind: kinds.Type) -> kinds.Bits:
         """A type as a number."""

@@ -1,5 +1,6 @@
 """Directives: ``#include``, ``#define``, ``#if`` and their kin (P4_16 specification, section 6.2)."""
 
+import operator as op
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -323,23 +324,14 @@ _LEVELS: Final[tuple[tuple[str, ...], ...]] = (
 _BINARY: Final[Mapping[str, Callable[[int, int], int]]] = {
     "||": lambda a, b: int(bool(a or b)),
     "&&": lambda a, b: int(bool(a and b)),
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
-    "&": lambda a, b: a & b,
-    "==": lambda a, b: int(a == b),
-    "!=": lambda a, b: int(a != b),
-    "<": lambda a, b: int(a < b),
-    ">": lambda a, b: int(a > b),
-    "<=": lambda a, b: int(a <= b),
-    ">=": lambda a, b: int(a >= b),
     "<<": lambda a, b: a << min(max(b, 0), 64),
     ">>": lambda a, b: a >> min(max(b, 0), 64),
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
+    "|": op.or_, "^": op.xor, "&": op.and_, "+": op.add, "-": op.sub,
+    "==": op.eq, "!=": op.ne, "<": op.lt, ">": op.gt, "<=": op.le, ">=": op.ge,
     "*": lambda a, b: (a * b) & ((1 << 64) - 1),
     "/": lambda a, b: a // b if b else 0,
     "%": lambda a, b: a % b if b else 0,
-}
+}  # fmt: skip
 
 
 def holds(tokens: list[Token], macros: Mapping[str, Macro], where: int) -> bool:

@@ -14,12 +14,8 @@ from p4switch.p4.syntax.preprocessor import END, NAME, SIGN
 _COMPOUND = {f"{op}=": op for op in ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")}
 
 _STATEMENTS = {
-    "if": "_if",
-    "return": "_return",
-    "exit": "_exit",
-    "switch": "_switch",
-    "const": "_constant",
-}
+    "if": "_if", "return": "_return", "exit": "_exit", "switch": "_switch", "const": "_constant",
+}  # fmt: skip
 
 
 class StatementParser(ExpressionParser):

@@ -382,6 +382,12 @@ class Declaration(Node):
         """Its annotation of that name."""
         return next((a for a in self.annotations if a.name == name), None)
 
+    @property
+    def shown(self) -> str:
+        """What the control plane calls it: its @name, else its name."""
+        note = self.annotation("name")
+        return (note.string if note is not None else None) or self.name
+
 
 @dataclass(slots=True, eq=False)
 class Parameter(Declaration):

@@ -107,25 +107,12 @@ def near(name: str, known: Any) -> str:
 
 
 _CALLED = {
-    tree.Parameter: "a parameter",
-    tree.Variable: "a variable",
-    tree.Constant: "a constant",
-    tree.Instance: "an instance",
-    tree.Action: "an action",
-    tree.Table: "a table",
-    tree.State: "a state",
-    tree.ValueSet: "a value set",
-    tree.Composite: "a type",
-    tree.Alias: "a type",
-    tree.Enumeration: "an enum",
-    tree.EnumMember: "a member",
-    tree.Extern: "an extern",
-    tree.Program: "a parser or control",
-    tree.Package: "a package",
-    tree.Function: "a function",
-    list: "a function",
-    kinds.TypeVariable: "a type",
-}
+    tree.Parameter: "a parameter", tree.Variable: "a variable", tree.Constant: "a constant",
+    tree.Instance: "an instance", tree.Action: "an action", tree.Table: "a table", tree.State: "a state",
+    tree.ValueSet: "a value set", tree.Composite: "a type", tree.Alias: "a type", tree.Enumeration: "an enum",
+    tree.EnumMember: "a member", tree.Extern: "an extern", tree.Program: "a parser or control",
+    tree.Package: "a package", tree.Function: "a function", list: "a function", kinds.TypeVariable: "a type",
+}  # fmt: skip
 
 
 def what_is(target: Any) -> str:

@@ -10,7 +10,6 @@ from p4switch.p4.types import kinds
 from p4switch.p4.types.base import (
     Environment,
     Part,
-    Scope,
     describes_instance,
     near,
 )
@@ -61,7 +60,7 @@ class Checker(Part):
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         super().__init__(Environment(diagnostics))
-        self._expressions = Expressions(self.env, self._check_call)
+        self._expressions = Expressions(self.env, lambda call: self._calls.check_call(call))  # noqa: PLW0108 (made below)
         self._calls = Calls(self.env, self._expressions)
         self._statements = Statements(self.env, self._expressions, self._calls)
         self._tables = Tables(self.env, self._calls, self._expressions, self._statements)
@@ -69,29 +68,6 @@ class Checker(Part):
         self._resolve = self._expressions.resolver.resolve
         self.check = self._expressions.check
         """Finds the type of an expression, which is written into it; UNKNOWN after an error."""
-
-    def _check_call(self, call: tree.Call) -> kinds.Type:
-        return self._calls.check_call(call)  # expressions hold calls, and calls expressions
-
-    @property
-    def types(self) -> kinds.TypeTable:
-        """Every type of the program, once."""
-        return self.env.types
-
-    @property
-    def globals(self) -> Scope:
-        """The names of the program."""
-        return self.env.globals
-
-    @property
-    def errors(self) -> dict[str, tree.EnumMember]:
-        """The program's members of ``error``, by their names."""
-        return self.env.errors
-
-    def check_program(self, declarations: list[tree.Declaration]) -> None:
-        """All declarations, in their order."""
-        for declaration in declarations:
-            self.check_declaration(declaration)
 
     def check_declaration(self, item: tree.Declaration) -> None:
         """One declaration at the top level."""
