@@ -15,8 +15,10 @@ import pytest
 
 from p4reduce_course import catalogue
 from p4reduce_course.catalogue import find
-from p4reduce_course.frame.grading import copy_lab, digest, grade, grade_all, new_lab, plain
+from p4reduce_course.frame.cohort import Terms, grade_all
+from p4reduce_course.frame.grading import copy_lab, grade, new_lab
 from p4reduce_course.frame.lab import Step, hidden, personal, run_steps
+from p4reduce_course.frame.likeness import digest, plain
 from p4reduce_course.frame.report import (
     Check,
     Finding,
@@ -184,7 +186,7 @@ def test_answers_in_folders_that_a_platform_made(inside, tmp_path):
             (target / "header.p4").write_text(right(lab, student, tmp_path / "copy")["header.p4"])
         else:
             shutil.copy(SOLUTIONS / "02/header.p4", target)
-    one, other = grade_all(tmp_path / "class", lab="02", seed=b"", only=(), jobs=1, told=lambda *_: None)
+    one, other = grade_all(tmp_path / "class", Terms("02", b""), jobs=1, told=lambda *_: None)
     assert (one.report.points, one.report.student) == (100, student)
     assert (other.report.passed, other.report.student, bool(other.report.digest)) == (False, "José O'Neil", True)
 
@@ -209,9 +211,7 @@ def test_a_class(tmp_path):
     (tmp_path / "all/dan/skeleton/scale.py").write_text("import os\nos._exit(1)\n")
     (tmp_path / "all/eve").mkdir()
     told = []
-    found = grade_all(
-        tmp_path / "all", lab=str(tmp_path / "lab"), seed=b"secret", only=(), jobs=2, told=lambda *a: told.append(a)
-    )
+    found = grade_all(tmp_path / "all", Terms(str(tmp_path / "lab"), b"secret"), jobs=2, told=lambda *a: told.append(a))
     rows = {one.student: one.row() for one in found}
     assert {name: row["points"] for name, row in rows.items()} == {"ana": 10, "bob": 10, "cem": 10, "dan": 0, "eve": 0}
     assert (rows["ana"]["same_as"], rows["bob"]["same_as"], rows["cem"]["same_as"]) == ("bob", "ana", "")
