@@ -63,9 +63,8 @@ def colons(address: int) -> str:
 
 
 def ones(data: bytes) -> int:
-    """The internet checksum of some bytes."""
-    total = sum(struct.unpack(f">{len(data) // 2}H", data)) % 0xFFFF
-    return 0xFFFF - total if any(data) else 0xFFFF
+    """The internet checksum of some bytes, not all of which are 0."""
+    return 0xFFFF - (sum(struct.unpack(f">{len(data) // 2}H", data)) % 0xFFFF or 0xFFFF)
 
 
 def judge_11(folder: Path, draw: random.Random) -> None:
