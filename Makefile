@@ -177,6 +177,12 @@ soak-labs: $(WARM)  ## random edits of right solutions, graded and judged from t
 labs-mistakes: $(WARM)  ## how many first texts name the cause, of a hundred mistakes beyond the tables (minutes)
 	$(BIN)/python -m tests.support.labs.mistakes
 
+teach: $(WARM)  ## slides, quizzes and keys of all labs in out/teach, for teachers: LABS='03 14'
+	@$(BIN)/python packages/course/teaching/build.py out/teach $(LABS)
+
+labs-likeness: $(WARM)  ## how many disguised copies likeness finds, and how many other pairs it takes for copies (95 %, 2 %): SOAK='--seed 3'
+	$(BIN)/python -m tests.support.labs.likeness $(SOAK)
+
 labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no false verdict, the same reports: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p4reduce_course.catalogue import NAMES, find
-from p4reduce_course.frame.grading import Graded, copy_lab, grade_all
+from p4reduce_course.frame.cohort import Graded, Terms, grade_all
+from p4reduce_course.frame.grading import copy_lab
 from p4reduce_course.frame.lab import EXAMPLE, Lab, personal, solved
 from p4reduce_course.lab01.grade import QUESTIONS
 from p4reduce_course.lab02 import Layout
@@ -215,7 +216,7 @@ def main() -> int:
             def told(student: str, done: int, total: int) -> None:
                 print(f"\r{done}/{total}", end="", file=sys.stderr, flush=True)
 
-            runs.append(grade_all(folder, lab=None, seed=SEED, only=(), jobs=jobs, told=told))
+            runs.append(grade_all(folder, Terms(None, SEED), jobs=jobs, told=told))
             print(file=sys.stderr)
             took = time.monotonic() - began
             each = took * jobs / len(runs[-1])

@@ -353,7 +353,7 @@ def _p4_kept(text: str, draw: Random) -> str:
     )
     lines = text.splitlines(keepends=True)
     for place in reversed(range(len(lines))):
-        found = re.match(r"(\s+)((?:hdr\.|std\.|\w+\.write\()[^;]*;)\s*(//.*)?$", lines[place])
+        found = re.match(r"(\s+)((?:(?:hdr|std)\.[\w.]+ = |\w+\.write\()[^;]*;)\s*(//.*)?$", lines[place])
         if found and draw.random() < 0.2:
             lines[place] = f"{found[1]}if (true) {{ {found[2]} }}\n" if "select" not in lines[place] else lines[place]
     return "".join(lines)

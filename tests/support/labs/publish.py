@@ -3,7 +3,7 @@
 import json
 
 from p4reduce_course.catalogue import NAMES, find, package
-from p4reduce_course.frame.grading import digest
+from p4reduce_course.frame.likeness import digest
 from tests.support.labs import SOLUTIONS
 
 

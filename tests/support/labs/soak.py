@@ -22,7 +22,7 @@ from pathlib import Path
 from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.frame.grading import copy_lab, grade
 from p4reduce_course.frame.lab import EXAMPLE
-from tests.support.labs import SOLUTIONS, judge_control, judge_p4, judge_python, judge_yaml
+from tests.support.labs import SOLUTIONS, judge_classic, judge_control, judge_p4, judge_python, judge_yaml
 from tests.support.labs.edits import edited, kept
 from tests.support.labs.judge_p4 import No
 
@@ -45,6 +45,12 @@ JUDGES = {
     "07": judge_control.judge_07,
     "08": judge_python.judge_08,
     "10": judge_control.judge_10,
+    "11": judge_classic.judge_11,
+    "12": judge_classic.judge_12,
+    "13": judge_classic.judge_13,
+    "14": judge_classic.judge_14,
+    "15": judge_classic.judge_15,
+    "16": judge_classic.judge_16,
 }
 """Lab 09's README bounds time and bytes by a network: it is graded for tracebacks alone."""
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from p4reduce_course.catalogue import find
-from p4reduce_course.frame.grading import copy_lab, grade, grade_all
+from p4reduce_course.frame.cohort import Terms, grade_all
+from p4reduce_course.frame.grading import copy_lab, grade
 from p4reduce_course.frame.report import LabError
 from p4reduce_course.sandbox.intake import DEEPEST, MOST_BYTES, MOST_FILES, taken_in
 from tests.support.labs import SOLUTIONS, solved
@@ -121,7 +122,7 @@ def test_a_student_folder_that_is_a_link_is_refused(tmp_path, secret):
     solved("03", home / "ana")
     elsewhere = solved("03", tmp_path / "elsewhere")
     (home / "bea").symlink_to(elsewhere)
-    rows = {one.student: one for one in grade_all(home, lab="03", seed=b"", only=(), jobs=1, told=lambda *_: None)}
+    rows = {one.student: one for one in grade_all(home, Terms("03", b""), jobs=1, told=lambda *_: None)}
     assert rows["ana"].report is not None
     assert rows["bea"].report is None
     assert "symbolic link" in rows["bea"].problem

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from p4reduce_course.catalogue import find, home
-from p4reduce_course.frame.grading import copy_lab, digest, grade, without_comments
+from p4reduce_course.frame.grading import copy_lab, grade
+from p4reduce_course.frame.likeness import digest, without_comments
 from tests.support.labs import SOLUTIONS, solved
 
 P4 = {"02": "header.p4", "03": "slot.p4", "05": "loss.p4"}

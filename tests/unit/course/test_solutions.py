@@ -6,7 +6,8 @@ import pytest
 
 from p4reduce_course import catalogue
 from p4reduce_course.catalogue import NAMES, find
-from p4reduce_course.frame.grading import copy_lab, digest, grade, published
+from p4reduce_course.frame.grading import copy_lab, grade, published
+from p4reduce_course.frame.likeness import digest
 from tests.support.labs import SOLUTIONS, explained, mutants, solved, spoilt
 
 MISTAKES = [

@@ -53,6 +53,8 @@ class LabGrade:
 @command(
     "lab grade-all",
     "p4reduce lab grade-all submissions --lab 01 --csv grades.csv --seed-file secret",
+    "p4reduce lab grade-all submissions --lab 03 --roster roster.csv --several best --feedback feedback",
+    "p4reduce lab grade-all submissions --lab 03 --student ana --log grades.jsonl --because 'her slot was cleared'",
     within=LAB,
 )
 class LabGradeAll:
@@ -61,7 +63,18 @@ class LabGradeAll:
     The exit code is 0 when all could be graded, whatever their grades.
     """
 
-    folder: Annotated[Path, Flag("Folder with a folder for each student, named as the student.", argument=True)]
+    folder: Annotated[Path, Flag("Folder with a folder for each student, named as the student, or as Moodle, Canvas, "
+            "Gradescope or GitHub Classroom write it.", argument=True)]  # fmt: skip
+    roster: Annotated[Path | None, Flag("CSV file of the class: a column 'student', and further ones with other names "
+            "of the same, such as an e-mail address.", reads=True, default="none")] = None  # fmt: skip
+    several: Annotated[
+        Literal["last", "best", "first"], Flag("Which submission counts where a student has several.")
+    ] = "last"
+    student: Annotated[Sequence[str], Flag("Student who is graded alone.", many=True, default="all students")] = ()
+    feedback: Annotated[Path | None, Flag("Folder for a feedback file for each student.", default="none")] = None
+    log: Annotated[Path | None, Flag("File to which grades that are new or have changed are added, a line each.",
+            default="none")] = None  # fmt: skip
+    because: Annotated[str, Flag("Reason that the log names for changed grades.", default="none")] = ""
     csv: Annotated[Path | None, Flag("File for the table of grades.", default="none")] = None
     lab: Lab = None
     only: Only = ()

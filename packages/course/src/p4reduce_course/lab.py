@@ -14,9 +14,10 @@ from p4reduce.base.output import Output, progress_bar
 from p4reduce.base.signals import handling, raise_exit_in_time
 from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.command import LabCopy, LabGrade, LabGradeAll, LabList, LabNew
+from p4reduce_course.frame.cohort import NOTHING, Terms, logged, read_roster, write_feedback
+from p4reduce_course.frame.cohort import grade_all as grade_class
 from p4reduce_course.frame.grading import copy_lab, new_lab
 from p4reduce_course.frame.grading import grade as grade_one
-from p4reduce_course.frame.grading import grade_all as grade_class
 from p4reduce_course.frame.lab import EXAMPLE, PRACTICE
 from p4reduce_course.frame.report import (
     LOOK,
@@ -72,16 +73,18 @@ def grade(flags: LabGrade) -> None:
 def grade_all(flags: LabGradeAll) -> None:
     """Grade a class."""
     output = Output(as_json=flags.as_json)
+    terms = Terms(
+        flags.lab,
+        _seed(flags.seed_file),
+        list(flags.only),
+        flags.several,
+        None if flags.roster is None else read_roster(flags.roster),
+        list(flags.student),
+    )
     ends = handling(raise_exit_in_time, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
     with ends, progress_bar(output) as bar:
-        graded = grade_class(
-            flags.folder,
-            lab=flags.lab,
-            seed=_seed(flags.seed_file),
-            only=list(flags.only),
-            jobs=flags.jobs or len(os.sched_getaffinity(0)),
-            told=bar("grading"),
-        )
+        jobs = flags.jobs or len(os.sched_getaffinity(0))
+        graded = grade_class(flags.folder, terms, jobs=jobs, told=bar("grading"))
     rows = [one.row() for one in graded]
     parts = list(dict.fromkeys(name for one in graded if one.report is not None for name in one.report.parts))
     if flags.csv is not None:
@@ -97,7 +100,11 @@ def grade_all(flags: LabGradeAll) -> None:
         if row.get("same_as") or row.get("note"):
             same = f"the same as {row['same_as']}" if row.get("same_as") else ""
             output.line(f"{one.student}: {'; '.join(str(part) for part in (same, row.get('note')) if part)}")
-    if any(one.report is None for one in graded):
+    if flags.feedback is not None:
+        write_feedback(flags.feedback, graded)
+    for line in logged(flags.log, graded, flags.because) if flags.log is not None else ():
+        output.line(line)
+    if any(one.report is None and one.problem != NOTHING for one in graded):
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from p4reduce_course.frame.grading import without_comments
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.p4 import Bench, compiled, look
 from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from p4reduce_course.frame.grading import plain, skeleton_of
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Task
+from p4reduce_course.frame.likeness import plain
 from p4reduce_course.frame.report import LOOK, Files, Wrong, counted
 from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 

@@ -2,222 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import json
-import os
 import re
 import shutil
-import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import yaml
-from joblib import Parallel, delayed
-from joblib.externals.loky import get_reusable_executor
 
-from p4reduce.base.signals import end_with
 from p4reduce_course import catalogue
 from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, SKELETON, Lab, Task, failure, hidden, personal
+from p4reduce_course.frame.likeness import digest
 from p4reduce_course.frame.report import Check, Finding, LabError, Report, shared_out
 from p4reduce_course.sandbox.intake import Intake, taken_in
 from p4switch.base.safe_yaml import PlainNodes, one_line
-
-# What a submission is without what copying changes first: comments, spaces, numbers, names, order of operands, and
-# statements that do nothing.
-
-
-_P4_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
-"""a text, which may hold what looks like a comment; or a comment, to the end of the file where it has none"""
-_YAML_COMMENT = re.compile(r"(?m)(^|\s)#[^\n]*")
-_COMPARED: Final = 1 << 18
-"""bytes of a file"""
-_NUMBER = re.compile(r"\b(?:\d+[ws])?(?:0[xXbBoO][0-9a-fA-F_]+|\d+)\b")
-
-
-def digest(folder: Path, files: Iterable[str]) -> str:
-    """SHA-256 of the files as `plain` has them.
-
-    Empty where one cannot be read, or is far larger than any that a lab asks for.
-    """
-    found = hashlib.sha256()
-    for name in files:
-        try:
-            if (folder / name).stat().st_size > _COMPARED:
-                return ""
-            text = (folder / name).read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            return ""
-        found.update(f"{name}\0{plain(name, text)}\0".encode())
-    return found.hexdigest()
-
-
-def plain(name: str, text: str) -> str:
-    """A file's text without comments, spaces and numbers; by its name a P4, Python or YAML file.
-
-    In P4 and Python names stand for the order of their first use, operands of what commutes are sorted, and variables
-    that nothing reads are left out.
-    """
-    if name.endswith(".py"):
-        try:
-            return _python(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return text
-    if name.endswith(".p4"):
-        return _p4(without_comments(text))
-    text = _YAML_COMMENT.sub(" ", text)
-    return re.sub(r"\s+", "", _NUMBER.sub("0", text))
-
-
-def without_comments(text: str) -> str:
-    """P4 without comments, each of which is a space; in time that grows with the length of the text alone."""
-    return _P4_COMMENT.sub(lambda found: found[1] or " ", text)
-
-
-_TOKEN = re.compile(r'"[^"\n]*"|\w+|<<|>>|[=!<>]=|&&|\|\||\S')
-_KEPT: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "action actions accept apply bit bool const control default default_action else emit error exact extract false "
-        "header hit if in inout isValid key mark_to_drop miss out parser read register reject return select setInvalid "
-        "setValid size state struct table transition true typedef write",
-    )
-)
-"""names of P4 and its library"""
-_COMMUTES: Final = frozenset({"&", "|", "^", "+", "==", "!=", "&&", "||"})
-
-
-def _p4(text: str) -> str:
-    """Tokens, as `plain` has them."""
-    tokens = _without_unread(_TOKEN.findall(_NUMBER.sub("0", text)))
-    names: dict[str, str] = {}
-    for place, token in enumerate(tokens):
-        if token.isidentifier() and token not in _KEPT:
-            tokens[place] = names.setdefault(token, f"v{len(names)}")
-    found: list[str] = []
-    place = 0
-    while place < len(tokens):  # operands: names with points in them
-        left, middle = _operand(tokens, place)
-        if left and middle < len(tokens) and tokens[middle] in _COMMUTES:
-            right, end = _operand(tokens, middle + 1)
-            if right:
-                found += [*sorted((left, right)), tokens[middle]]
-                place = end
-                continue
-        found.append(left or tokens[place])
-        place = max(middle, place + 1)
-    return " ".join(found)
-
-
-def _operand(tokens: Sequence[str], place: int) -> tuple[str, int]:
-    """A name, which may have points in it, and where it ends; empty where there is none."""
-    end = place
-    while end < len(tokens) and (tokens[end].isalnum() or tokens[end] == "_" or tokens[end].isidentifier()):
-        end += 1
-        if end < len(tokens) and tokens[end] == ".":
-            end += 1
-        else:
-            break
-    return "".join(tokens[place:end]), end
-
-
-_PASSES: Final = 4
-"""times that what is not read is taken out: what only that read comes next"""
-
-
-def _without_unread(tokens: list[str]) -> list[str]:
-    """Without declarations of variables that nothing else names, and ``x = x;``; in time that grows with the length."""
-    for _ in range(_PASSES):
-        counts, found, begin, fields = Counter(tokens), list[str](), 0, False
-        for end, word in enumerate(tokens):
-            if word not in ("{", "}", ";", ")"):
-                continue
-            statement = tokens[begin : end + 1]
-            begin = end + 1
-            fields = (fields and word != "}") or (word == "{" and statement[0] in ("header", "struct"))
-            if fields or word != ";" or not _does_nothing("".join(statement), counts):
-                found += statement
-        found += tokens[begin:]
-        if len(found) == len(tokens):
-            break
-        tokens = found
-    return tokens
-
-
-_DECLARED = re.compile(r"(?:bit<\w{1,9}>|int<\w{1,9}>|bool)([A-Za-z_]\w*)(?:=[^()]*)?;")
-_ITSELF = re.compile(r"([A-Za-z_]\w*)=\1;")
-
-
-def _does_nothing(statement: str, counts: Mapping[str, int]) -> bool:
-    declared = _DECLARED.fullmatch(statement)
-    return _ITSELF.fullmatch(statement) is not None or (declared is not None and counts[declared[1]] == 1)
-
-
-def _python(text: str) -> str:
-    """The syntax tree, as `plain` has it, without documentation."""
-    names: dict[str, str] = {}
-    tree = ast.parse(text)
-    loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    tree = _Unread(loaded).visit(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.arg):
-            word = node.id if isinstance(node, ast.Name) else node.arg
-            renamed = names.setdefault(word, f"v{len(names)}")
-            if isinstance(node, ast.Name):
-                node.id = renamed
-            else:
-                node.arg = renamed
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            node.value = 0
-        elif isinstance(node, ast.FunctionDef | ast.Module | ast.ClassDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return _sorted(tree)
-
-
-def _sorted(tree: ast.AST) -> str:
-    """A digest of a syntax tree, whatever the order of operands of what commutes; each node is looked at once."""
-    known: dict[int, str] = {}
-
-    def of(value: object) -> str:
-        if isinstance(value, list):
-            return f"[{','.join(map(of, value))}]"
-        return known[id(value)] if isinstance(value, ast.AST) else repr(value)
-
-    for node in reversed(list(ast.walk(tree))):  # inner ones first
-        fields = {name: of(value) for name, value in ast.iter_fields(node)}
-        if isinstance(node, ast.BinOp) and isinstance(
-            node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Add | ast.Mult
-        ):
-            fields["left"], fields["right"] = sorted((fields["left"], fields["right"]))
-        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
-            fields["left"], fields["comparators"] = sorted((fields["left"], fields["comparators"].strip("[]")))
-        said = f"{type(node).__name__}{fields}"
-        known[id(node)] = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return known[id(tree)]
-
-
-class _Unread(ast.NodeTransformer):
-    """Takes out assignments of plain values to names that nothing reads, ``pass``, and ``x = x``."""
-
-    def __init__(self, loaded: set[str]) -> None:
-        self._loaded = loaded
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        """An assignment."""
-        target = node.targets[0]
-        if len(node.targets) > 1 or not isinstance(target, ast.Name):
-            return node
-        itself = isinstance(node.value, ast.Name) and node.value.id == target.id
-        calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.value))
-        return None if itself or (target.id not in self._loaded and not calls) else node
-
-    def visit_Pass(self, _: ast.Pass) -> None:
-        """No statement."""
-
 
 # Folders: a lab copied out for a student, and the answers in what comes back.
 
@@ -227,8 +29,6 @@ NOTE: Final = "lab.yaml"
 _LEFT_OUT: Final = frozenset({"__pycache__", "solution", "lab.py", "test_lab.py"})
 _PLACE = re.compile(r"\{\{ *([a-z][a-z0-9_]*) *\}\}")
 _STUDENT = re.compile(r"(?=.{1,100}$)[\w.@+'-]+(?: [\w.@+'-]+)*")
-_MOODLE = re.compile(r"_\d+_assignsubmission_\w+?_?$")
-"""what Moodle puts behind a student's name in the name of a folder"""
 _NOT_STUDENTS: Final = frozenset({"__MACOSX", "__pycache__", "look"})
 _DEEPEST: Final = 4
 """folders inside each other, in which answers are looked for"""
@@ -403,10 +203,20 @@ def grade(
     """
     with taken_in(folder, follow=follow) as taken:
         try:
-            report = _grade(taken.folder, lab, student, seed, only)
+            report = replace(_grade(taken.folder, lab, student, seed, only), handed_in=_contents(taken.folder))
         except LabError as error:
             raise LabError("; ".join([taken.as_named(str(error)), *_left_out(taken)])) from None
         return _as_named(report, taken)
+
+
+def _contents(folder: Path) -> str:
+    """SHA-256 of all files with their paths: the same where the same was handed in."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            found.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode("utf-8", "surrogateescape"))
+            found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def _as_named(report: Report, taken: Intake) -> Report:
@@ -506,114 +316,4 @@ def _notes(lab: Lab, student: str, found: str) -> list[str]:
 def published() -> dict[str, str]:
     """Digests of the solutions in the repository, by lab."""
     found: dict[str, str] = json.loads((catalogue.package() / "labs" / "published.json").read_text("utf-8"))
-    return found
-
-
-# A folder of submissions, graded beside each other.
-
-
-Told = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Graded:
-    """One submission.
-
-    Attributes:
-        student: the name of its folder.
-        report: None: it could not be graded.
-        problem: why not.
-    """
-
-    student: str
-    report: Report | None
-    problem: str = ""
-    same_as: tuple[str, ...] = ()
-
-    def row(self) -> dict[str, object]:
-        """For the table of a class."""
-        report = self.report
-        if report is None:
-            return {"student": self.student, "points": 0, "passed": "no", "first_failure": self.problem}
-        first = next((c.finding.said for c in report.checks if c.finding is not None), "")
-        parts = {name: report.part(name)[0] for name in report.parts}
-        return {
-            "student": self.student,
-            "lab": report.lab,
-            "points": report.points,
-            "max_points": report.most,
-            **parts,
-            "passed": "yes" if report.passed else "no",
-            "first_failure": first,
-            "same_as": " ".join(self.same_as),
-            "note": "; ".join(report.notes),
-            "digest": report.digest,
-        }
-
-
-def submissions(folder: Path) -> list[Path]:
-    """A folder for each student, named as the student. Raises LabError."""
-    if not folder.is_dir():
-        raise LabError(f"{folder}: there is no such folder; it holds one folder for each student")
-    found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    if not found:
-        raise LabError(f"{folder}: holds no folder; it holds one for each student, named as the student")
-    return found
-
-
-def grade_all(
-    folder: Path, *, lab: str | None, seed: bytes, only: Sequence[str], jobs: int, told: Told
-) -> list[Graded]:
-    """Every submission, in the order of the students' names; whatever one of them does, the others are graded.
-
-    Args:
-        folder: holds a folder for each student.
-        lab: by number or name; None: as each folder says.
-        seed: of the inputs that are tried.
-        only: parts; none: all.
-        jobs: processes.
-        told: called with (student, done, of how many).
-    """
-    folders = submissions(folder)
-    processes = max(1, min(jobs, len(folders)))
-    run = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)
-    found: dict[str, Graded] = {}
-    with tempfile.TemporaryDirectory(prefix="p4reduce-class-") as copies:
-        try:
-            for graded in run(delayed(_graded)(path, lab, seed, tuple(only), os.getpid(), copies) for path in folders):
-                found[graded.student] = graded
-                told(graded.student, len(found), len(folders))
-        except BaseException:  # the processes end before their copies are removed
-            if processes > 1:
-                get_reusable_executor().shutdown(wait=True, kill_workers=True)
-            raise
-    return _compared([found[path.name] for path in folders])
-
-
-def _graded(path: Path, lab: str | None, seed: bytes, only: tuple[str, ...], master: int, copies: str) -> Graded:
-    """Grade one submission; ``master``: the process that this one must not outlive; ``copies``: for temporary files."""
-    if master != os.getpid():
-        end_with(master)
-        tempfile.tempdir = copies
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    try:
-        report = grade(path, lab=lab, student=_MOODLE.sub("", path.name), seed=seed, only=only, follow=False)
-    except LabError as error:
-        return Graded(path.name, None, str(error))
-    except Exception as error:  # a bug of a grader costs one student's grade, which is told, not a night
-        return Graded(path.name, None, f"the grader failed: {type(error).__name__}: {error}")
-    return Graded(path.name, report)
-
-
-def _compared(all_of: list[Graded]) -> list[Graded]:
-    """Who handed in the same."""
-    by_digest: dict[str, list[str]] = defaultdict(list)
-    for graded in all_of:
-        if graded.report is not None and graded.report.digest:
-            by_digest[graded.report.digest].append(graded.student)
-    found = []
-    for graded in all_of:
-        alike = by_digest[graded.report.digest] if graded.report is not None and graded.report.digest else []
-        others = tuple(name for name in alike if name != graded.student)
-        found.append(Graded(graded.student, graded.report, graded.problem, others))
     return found

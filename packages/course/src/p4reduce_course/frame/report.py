@@ -122,6 +122,7 @@ class Report:
         praise: what passing all of it means.
         notes: what a teacher should know: whose parameters, which digest.
         digest: of what was handed in, without what copying changes first; empty where all right answers are alike.
+        handed_in: digest of all that was handed in, as it is.
     """
 
     lab: str
@@ -132,6 +133,7 @@ class Report:
     notes: tuple[str, ...] = ()
     digest: str = ""
     sandbox: tuple[str, ...] = field(default=())
+    handed_in: str = ""
 
     @property
     def passed(self) -> bool:
@@ -324,7 +326,8 @@ def as_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def class_csv(parts: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """One row for each student."""
-    head = ("student", "lab", "points", "max_points", *parts, "passed", "first_failure", "same_as", "note", "digest")
+    head = ("student", "lab", "points", "max_points", *parts, "passed", "first_failure", "same_as", "note", "attempt")
+    head = (*head, "digest")
     return as_csv(head, [[row.get(name, "") for name in head] for row in rows])
 
 

@@ -1,0 +1,327 @@
+"""What a submission is without what copying changes first, and which submissions are then the same."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+# What a submission is without what copying changes first: comments, spaces, numbers, names, order of operands, and
+# statements that do nothing.
+
+
+_P4_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
+"""a text, which may hold what looks like a comment; or a comment, to the end of the file where it has none"""
+_YAML_COMMENT = re.compile(r"(?m)(^|\s)#[^\n]*")
+_COMPARED: Final = 1 << 18
+"""bytes of a file"""
+_NUMBER = re.compile(r"\b(?:\d+[ws])?(?:0[xXbBoO][0-9a-fA-F_]+|\d+)\b")
+
+
+def digest(folder: Path, files: Iterable[str]) -> str:
+    """SHA-256 of the files as `plain` has them.
+
+    Empty where one cannot be read, or is far larger than any that a lab asks for.
+    """
+    found = hashlib.sha256()
+    for name in files:
+        try:
+            if (folder / name).stat().st_size > _COMPARED:
+                return ""
+            text = (folder / name).read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+        found.update(f"{name}\0{plain(name, text)}\0".encode())
+    return found.hexdigest()
+
+
+def plain(name: str, text: str) -> str:
+    """A file's text without comments, spaces and numbers; by its name a P4, Python or YAML file.
+
+    In P4 and Python names of one's own are all alike, operands of what commutes are sorted, and statements that do
+    nothing are left out.
+    """
+    if name.endswith(".py"):
+        try:
+            return _python(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return text
+    if name.endswith(".p4"):
+        return _p4(without_comments(text))
+    text = _YAML_COMMENT.sub(" ", text)
+    return re.sub(r"\s+", "", _NUMBER.sub("0", text))
+
+
+def without_comments(text: str) -> str:
+    """P4 without comments, each of which is a space; in time that grows with the length of the text alone."""
+    return _P4_COMMENT.sub(lambda found: found[1] or " ", text)
+
+
+_TOKEN = re.compile(r'"[^"\n]*"|\b(?:bit|int|varbit)\s*<\s*\w+\s*>|[A-Za-z_]\w*(?:\.\w+)*|\w+|<<|>>|[=!<>]=|&&|\|\||\S')
+_KEPT: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "action actions accept apply bit bool const control default default_action else emit error exact extract false "
+        "header hit if in inout isValid key lpm mark_to_drop miss out parser read register reject return select "
+        "setInvalid setValid size state struct table ternary transition true typedef write digest hash clone resubmit "
+        "recirculate verify_checksum update_checksum push_front pop_front next last count meter counter random",
+    )
+)
+"""names of P4 and its library"""
+_PASSES: Final = 6
+"""times that what does nothing is taken out: what only that needed comes next"""
+_CHAINS: Final = ("||", "&&", "|", "^", "&", "==", "!=", "+")
+"""what commutes, the loosest first"""
+_LONGEST: Final = 400
+"""tokens of an expression whose operands are sorted"""
+_DEEPEST: Final = 20
+"""brackets in each other, likewise"""
+
+
+def _p4(text: str) -> str:
+    """Tokens, as `plain` has them."""
+    found, statement = list[str](), list[str]()
+    for word in _without_unread(_TOKEN.findall(_NUMBER.sub("0", text))):
+        if word in "{};":
+            found += [_in_order(statement, 0), word]
+            statement = []
+        else:
+            statement.append(_renamed(word))
+    return " ".join([*found, _in_order(statement, 0)])
+
+
+def _renamed(word: str) -> str:
+    """A name of the author's own as ``v``; fields of ``hdr`` and ``std`` stay."""
+    if not (word[0].isalpha() or word[0] == "_") or "<" in word:
+        return re.sub(r"\s+", "", word)
+    first, point, rest = word.partition(".")
+    if first in ("hdr", "std", "standard_metadata", "HashAlgorithm", "error"):
+        return word
+    last = rest.rpartition(".")[2]
+    return first if word in _KEPT else f"v{point}{last if last in _KEPT else 'v' * bool(rest)}"
+
+
+def _in_order(tokens: Sequence[str], depth: int) -> str:
+    """An expression or statement with the operands of what commutes sorted."""
+    if depth > _DEEPEST or len(tokens) > _LONGEST:
+        return " ".join(tokens)
+    levels, level = [], 0
+    for word in tokens:
+        level -= word in ")]"
+        levels.append(level)
+        level += word in "(["
+    for mark in (",", "=", "?", ":"):
+        if mark in tokens and (parts := _split(tokens, levels, mark)):
+            return f" {mark} ".join(_in_order(part, depth + 1) for part in parts)
+    for mark in _CHAINS:
+        if mark in tokens and not (mark == "+" and "-" in tokens) and (parts := _split(tokens, levels, mark)):
+            return f" {mark} ".join(sorted(_in_order(part, depth + 1) for part in parts))
+    found, begin = list[str](), 0
+    for place, word in enumerate(tokens):  # brackets of this level, and what is in them
+        if word in ")]" and levels[place] == 0:
+            found += [_in_order(tokens[begin:place], depth + 1), word]
+        elif levels[place] == 0:
+            found.append(word)
+            begin = place + 1
+    return " ".join(found)
+
+
+def _split(tokens: Sequence[str], levels: Sequence[int], mark: str) -> list[Sequence[str]]:
+    """Parts between a mark outside of brackets; none where there is no such mark."""
+    found, begin = list[Sequence[str]](), 0
+    for place, word in enumerate(tokens):
+        if word == mark and levels[place] == 0:
+            found.append(tokens[begin:place])
+            begin = place + 1
+    return [*found, tokens[begin:]] if found else []
+
+
+_LOCAL: Final = re.compile(r"(?:bit|int)<\w+>|(?:bit|int)\s*<.*>|bool")
+
+
+def _without_unread(tokens: list[str]) -> list[str]:
+    """Without variables that nothing reads, ``x = x;``, and empty statements, in time that grows with the length."""
+    for _ in range(_PASSES):
+        statements = _statements(_without_empty(tokens))
+        counts = Counter(word for statement in statements for word in statement)
+        declared = {one[1] for one in statements if len(one) > 2 and _LOCAL.fullmatch(one[0])}
+        writes = Counter[str]()
+        for statement in statements:
+            if (name := _written(statement)) in declared:
+                writes[name] += statement.count(name)
+        found, fields = list[str](), False
+        for statement in statements:
+            end, name = statement[-1], _written(statement)
+            fields = (fields and end != "}") or (end == "{" and statement[0] in ("header", "struct"))
+            itself = len(statement) == 4 and statement[1] == "=" and statement[0] == statement[2]
+            if fields or not (itself or (name in declared and counts[name] == writes[name])):
+                found += statement
+        if len(found) == len(tokens):
+            break
+        tokens = found
+    return tokens
+
+
+def _statements(tokens: Sequence[str]) -> list[list[str]]:
+    found, begin = list[list[str]](), 0
+    for end, word in enumerate(tokens, start=1):
+        if word in "{};":
+            found.append(list(tokens[begin:end]))
+            begin = end
+    return [*found, list(tokens[begin:])] if begin < len(tokens) else found
+
+
+def _written(statement: Sequence[str]) -> str:
+    """The local variable that a statement declares or writes, and does nothing else; empty: none."""
+    if statement[-1] != ";":
+        return ""
+    declares = _LOCAL.fullmatch(statement[0]) is not None
+    rest = statement[declares:]
+    calls = any(word == "(" and before[0].isidentifier() for before, word in pairwise(rest))
+    if len(rest) < 2 or calls or not rest[0].isidentifier() or rest[1] not in ("=", ";"):
+        return ""
+    return rest[0] if declares or rest[1] == "=" else ""
+
+
+def _without_empty(tokens: Sequence[str]) -> list[str]:
+    """Without ``;`` alone, ``{ }`` alone, and ``if`` of nothing whose condition calls nothing."""
+    found: list[str] = []
+    for word in tokens:
+        if word == ";" and (not found or found[-1] in "{};"):
+            continue
+        found.append(word)
+        if found[-2:] == ["{", "}"]:
+            before = found[-3] if len(found) > 2 else "{"
+            if before in "{};":
+                del found[-2:]
+            elif before == "else":
+                del found[-3:]
+            elif before == ")":
+                _without_if(found)
+    return found
+
+
+def _without_if(found: list[str]) -> None:
+    """Takes ``if (...) { }`` off the end, where that is what stands there."""
+    level, place = 0, len(found) - 3
+    while place > 0 and len(found) - place < _LONGEST:
+        level += (found[place] == ")") - (found[place] == "(")
+        if level == 0:
+            break
+        place -= 1
+    inside = found[place + 1 : -3]
+    if level == 0 and place and found[place - 1] == "if" and "(" not in inside:
+        del found[place - (2 if place > 1 and found[place - 2] == "else" else 1) :]
+
+
+_BUILTIN: Final = frozenset(dir(builtins))
+
+
+def _python(text: str) -> str:
+    """The syntax tree, as `plain` has it, without documentation and without what does nothing."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.Module | ast.ClassDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    size = -1
+    for _ in range(_PASSES):
+        if size == (size := sum(1 for _ in ast.walk(tree))):
+            break
+        tree = _Unread({n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}).visit(
+            tree
+        )
+    own = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id not in _BUILTIN:
+            node.id = "v"
+        elif isinstance(node, ast.arg):
+            node.arg = "v"
+        elif isinstance(node, ast.Attribute) and node.attr in own:
+            node.attr = "v"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            node.value = 0
+    return _sorted(tree)
+
+
+def _sorted(tree: ast.AST) -> str:
+    """A digest of a syntax tree, whatever the order of operands of what commutes; each node is looked at once."""
+    known: dict[int, str] = {}
+    chains: dict[int, list[str]] = {}
+
+    def of(value: object) -> str:
+        if isinstance(value, list):
+            return f"[{','.join(map(of, value))}]"
+        return known[id(value)] if isinstance(value, ast.AST) else repr(value)
+
+    def operands(node: ast.BinOp) -> list[str]:
+        """Of a chain of one operator, which a copy may put into another order."""
+        return [one for side in (node.left, node.right)
+                for one in (chains[id(side)] if isinstance(side, ast.BinOp) and type(side.op) is type(node.op)
+                            and id(side) in chains else [of(side)])]  # fmt: skip
+
+    for node in reversed(list(ast.walk(tree))):  # inner ones first
+        fields = {name: of(value) for name, value in ast.iter_fields(node)}
+        if isinstance(node, ast.BinOp) and isinstance(
+            node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Add | ast.Mult
+        ):
+            listed = operands(node)
+            if len(listed) <= _LONGEST:
+                chains[id(node)] = sorted(listed)
+            fields["left"], fields["right"] = ",".join(sorted(listed)), ""
+        elif isinstance(node, ast.BoolOp):
+            fields["values"] = ",".join(sorted(map(of, node.values)))
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            fields["left"], fields["comparators"] = sorted((fields["left"], fields["comparators"].strip("[]")))
+        said = f"{type(node).__name__}{fields}"
+        known[id(node)] = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return known[id(tree)]
+
+
+class _Unread(ast.NodeTransformer):
+    """Takes out assignments of plain values to names that nothing reads, values alone, ``pass``, and ``x = x``."""
+
+    def __init__(self, loaded: set[str]) -> None:
+        self._loaded = loaded
+
+    def _kept(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, target: ast.expr) -> ast.AST | None:
+        if not isinstance(target, ast.Name) or target.id in self._loaded:
+            return node
+        return node if node.value is not None and _calls(node.value) else None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        """An assignment."""
+        target = node.targets[0]
+        if len(node.targets) > 1:
+            return node
+        itself = isinstance(node.value, ast.Name) and isinstance(target, ast.Name) and node.value.id == target.id
+        return None if itself else self._kept(node, target)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        """One with a type."""
+        return self._kept(node, node.target)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | None:
+        """One that adds."""
+        return self._kept(node, node.target)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """A value alone."""
+        return node if _calls(node.value) else None
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Nothing on a condition."""
+        self.generic_visit(node)
+        return node if node.body or node.orelse or _calls(node.test) else None
+
+    def visit_Pass(self, _: ast.Pass) -> None:
+        """No statement."""
+
+
+def _calls(node: ast.AST) -> bool:
+    return any(isinstance(inner, ast.Call | ast.Yield | ast.YieldFrom | ast.Await) for inner in ast.walk(node))
