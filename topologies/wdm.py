@@ -2,14 +2,15 @@
 
 A node is a P4 switch with X transponders and a colourless, directionless ROADM (reconfigurable optical add/drop
 multiplexer). A lightpath joins transponders of two nodes: the same wavelength on every fibre of its path, both ways,
-and to the switches one link. So the network of packets has one cross-connect that stands for all ROADMs, with a port for
-each transponder; which fibres and wavelengths a lightpath takes is the business of its planner.
+and to the switches one link. So the network of packets has one cross-connect that stands for all ROADMs, with a port
+for each transponder; which fibres and wavelengths a lightpath takes is the business of its planner.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 from p4reduce.topologies.datacenter import PS_PER_KM, Capable, TopologyBuilder, wan
@@ -87,7 +88,7 @@ class Wdm:
 
     def delay_ps(self, path: Sequence[str]) -> int:
         """Propagation along a path of nodes, without transponders."""
-        return sum(self.base.link_between(a, b).delay_ps for a, b in zip(path, path[1:], strict=False))
+        return sum(self.base.link_between(a, b).delay_ps for a, b in pairwise(path))
 
     def at_most(self, node: str) -> int:
         """Transponders of a node."""

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import exp
 from typing import Final, Literal
 
@@ -79,9 +80,7 @@ class Grooming:
             return self.tree(task, Way(1.0 if phi is None else phi, self.options.lam))
         return self.flows(policy, task, Way(0.25 if phi is None else phi, self.options.lam))
 
-    def tree(
-        self, task: Task, way: Way, *, opaque: bool = False, no_new: Iterable[tuple[int, int]] = ()
-    ) -> Granted:
+    def tree(self, task: Task, way: Way, *, opaque: bool = False, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
         """One tree for a task."""
         home, place = self.network.home, self.network.place
         root, *ends = (place[home[host]] for host in (task.server, *task.workers))
@@ -119,7 +118,7 @@ class Grooming:
         shortest = SHORT if self.options.shortest == "km" else FEW
         path = self.fibres.path(a, b, self.fibres.cheapest(1.0, shortest)[1])
         uses: list[Taken] = []
-        for part in zip(path, path[1:], strict=False) if policy == "opaque" else [path]:
+        for part in pairwise(path) if policy == "opaque" else [path]:
             known = [] if policy == "lightpath-per-flow" else self.groomer.room(part[0], part[-1], slots)
             if not known:
                 one = self.groomer.plan(part)
@@ -196,8 +195,8 @@ class _State:
 class _Search:
     """Orders and weights drawn anew, then tasks that are ripped up and joined again, some of them off a lightpath.
 
-    It begins from `opaque-agg`, for flows from `spff`, so it is never worse than that. Simulated annealing: what is a little worse is
-    taken now and then, the less the later; the best of all is kept.
+    It begins from `opaque-agg`, for flows from `spff`, so it is never worse than that. Simulated annealing: what is a
+    little worse is taken now and then, the less the later; the best of all is kept.
     """
 
     def __init__(self, tasks: Sequence[Task], network: Wdm, options: Options, policy: str) -> None:
@@ -260,7 +259,8 @@ class _Search:
 
     def _state(self, granted: Sequence[Granted]) -> _State:
         lights = self._grooming.groomer.lights
-        copies = sum(lights.lit[number].hops for one in granted for number, _ in _uses(one))
+        hops = {number: one.hops for number, one in lights.lit.items()}
+        copies = sum(hops[number] for one in granted for number, _ in _uses(one))
         worth = sum(one.worth for one in lights.lit.values())
         return _State(lights, tuple(granted), granted.count(None), 2 * len(lights.lit), copies, worth)
 
@@ -316,4 +316,3 @@ def draw_tasks(
         server, *workers = draw.sample(hosts, models + 1)
         found.append(Task(f"task{number}", server, tuple(workers), elements, demand_bps=demand_bps))
     return found
-

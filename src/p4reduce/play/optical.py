@@ -289,5 +289,3 @@ def play(
             "best, best-opaque, groom-agg, opaque-agg or exact"
         )
     return _Player(plan, lanes, seed).run(progress, at_once=at_once)
-
-
