@@ -107,8 +107,8 @@ def run(flags: OpticalRun) -> None:
     output.table(["task", "latency", "predicted", "off", "sum exact"], rows)
     right = sum(a == b for a, b in zip(played.lightpath_bytes, played.predicted_bytes, strict=True))
     output.line(
-        f"{made.policy}: {right} of {len(played.lightpath_bytes)} lightpaths carried the predicted bytes; {played.lost} frames "
-        f"lost, {played.misrouted} misrouted, {played.resends} resent; {made.blocked} tasks blocked"
+        f"{made.policy}: {right} of {len(played.lightpath_bytes)} lightpaths carried the predicted bytes; frames "
+        f" lost {played.lost}, misrouted {played.misrouted}, resent {played.resends}; {made.blocked} tasks blocked"
     )
     if not played.exact:
         raise Failed(f"{made.policy}: a sum is wrong")
