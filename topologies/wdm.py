@@ -7,10 +7,11 @@ for each transponder; which fibres and wavelengths a lightpath takes is the busi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final
 
 from p4reduce.topologies.datacenter import PS_PER_KM, Capable, TopologyBuilder, wan
@@ -112,8 +113,12 @@ class Wdm:
                 builder.link(name, ROADMS, self.rate_bps, format_delay(SURFACING_PS // 2))
         return builder.build()
 
-    def circuits(self, physical: Topology, paths: Iterable[Sequence[str]]) -> tuple[Link, ...]:
+    def circuits(
+        self, physical: Topology, paths: Iterable[Sequence[str]], kept: Mapping[int, Link] = MappingProxyType({})
+    ) -> tuple[Link, ...]:
         """A link at ports of ``physical`` for each lightpath, with the delay of its path of nodes.
+
+        ``kept``: those of lightpaths that stay what they are, by number.
 
         Raises
         ------
@@ -122,14 +127,20 @@ class Wdm:
         """
         free = {name: [link.port_of(name) for link in physical.links if {name, ROADMS} == {link.a, link.b}][::-1]
                 for name in self.nodes}  # fmt: skip
+        for link in kept.values():
+            free[link.a].remove(link.port_a)
+            free[link.b].remove(link.port_b)
         need = Counter[str]()
         found = []
-        for path in paths:
+        for number, path in enumerate(paths):
             a, b = path[0], path[-1]
+            if number in kept:
+                found.append(kept[number])
+                continue
             need.update((a, b))
             for name in (a, b):
                 if not free[name]:
-                    raise TopologyError(f"{name}: {need[name]} lightpaths, but {self.at_most(name)} transponders")
+                    raise TopologyError(f"{name}: {need[name]} lightpaths more than it has transponders")
             delay_ps = self.delay_ps(path) + SURFACING_PS
             found.append(Link(a, free[a].pop(), b, free[b].pop(), self.rate_bps, delay_ps))
         return tuple(found)

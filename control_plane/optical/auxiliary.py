@@ -167,6 +167,13 @@ class Fibres:
         """By names."""
         return Lightpath(tuple(self.network.nodes[node] for node in one.path), one.first, one.count)
 
+    def lit(self, one: Lightpath) -> Lit:
+        """By numbers."""
+        path = tuple(self.network.place[name] for name in one.path)
+        over = tuple(self.number[pair] for pair in pairwise(path))
+        km = float(self.km[list(over)].sum())
+        return Lit((path[0], path[-1]), path, over, len(over), one.first, one.count, km)
+
     def slices(self, km: float) -> int:
         """Spectrum that a new lightpath of so many kilometres takes; 0: none reaches so far."""
         if self.grid == "fixed":

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from p4reduce.control_plane.optical.auxiliary import TRANSPONDER, WAVELENGTH, Fibres, Groomer, Lit, Taken
-from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError, slots_of
+from p4reduce.control_plane.optical.auxiliary import TRANSPONDER, WAVELENGTH, Fibres, Groomer, Taken
+from p4reduce.control_plane.optical.plan import GroomingPlan, Lightpath, OpticalError, slots_of
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import Wdm
 
@@ -188,10 +188,9 @@ def _coloured(paths: Sequence[tuple[int, ...]], fibres: Fibres) -> list[Column] 
 
 
 def _lay(groomer: Groomer, columns: Sequence[Column]) -> None:
+    names = groomer.fibres.network.nodes
     for path, wave in columns:
-        over = tuple(groomer.fibres.number[pair] for pair in pairwise(path))
-        km = float(groomer.fibres.km[list(over)].sum())
-        groomer.light(Lit((path[0], path[-1]), path, over, len(over), wave, 1, km))
+        groomer.light(groomer.fibres.lit(Lightpath(tuple(names[node] for node in path), wave)))
 
 
 def _take(groomer: Groomer, a: int, b: int, slots: int) -> Taken:

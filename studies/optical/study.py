@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from p4reduce.control_plane.optical.arrivals import arrive
 from p4reduce.control_plane.optical.auxiliary import SLICES
-from p4reduce.control_plane.optical.policies import FLOWS, Options, draw_tasks, groom
+from p4reduce.control_plane.optical.policies import FLOWS, Options, draw_tasks, groom, laid_anew, regroom
 from p4reduce.play.optical import play
 from p4reduce.topologies import TopologyBuilder
 from p4reduce.topologies.wdm import Wdm, wdm
@@ -36,8 +36,7 @@ HELD_OUT: Final = range(100, 110)
 GRAPHS: Final = {"nobel-us": 2, "germany50": 1}
 """and hosts in each city"""
 PLENTY, FEW = "W=80, X free", "W=X=16"
-POLICIES: Final = ("lightpath-per-flow", "spff", "spff by fibres", "opaque", "groom", "best-flows", "opaque-agg",
-                   "groom-agg", "best-opaque", "best", "best, no budget")  # fmt: skip
+POLICIES: Final = ("lightpath-per-flow", "spff", "spff by fibres", "opaque", "groom", "opaque-agg", "groom-agg")
 LAMBDAS: Final = (0.0, 0.005, 0.02, 0.05, 0.1)
 NEARLY_FREE: Final = {"nobel-us": 0.02, "germany50": 0.1}
 """chosen on seeds 0 to 5"""
@@ -52,7 +51,7 @@ class OpticalSettings:
     Attributes
     ----------
     seeds : tuple of int
-        Of the tasks; of packets the first two, of arrivals the first five.
+        Of the tasks; what takes long has the first few of them.
     small : bool
         One network, few moves.
     """
@@ -152,13 +151,21 @@ def plan_row(cell: Cell) -> Iterator[PlanRow]:
 
 
 def policy_cells(settings: OpticalSettings) -> Iterator[Cell]:
-    """Every policy where there is plenty; where there is little, those that a search does not outrun."""
+    """Policies that take tasks one after the other, with plenty and with little."""
     for graph in settings.graphs:
         for setting in (PLENTY, FEW):
             for policy in POLICIES:
-                if setting == PLENTY or policy not in ("best-opaque", "best, no budget", "best-flows"):
-                    for seed in settings.seeds:
-                        yield Cell(graph, policy, seed, setting, small=settings.small)
+                for seed in settings.seeds:
+                    yield Cell(graph, policy, seed, setting)
+
+
+def search_cells(settings: OpticalSettings) -> Iterator[Cell]:
+    """Searches, with plenty; `best` with little, too."""
+    for seed in settings.seeds:
+        for graph in settings.graphs:
+            yield Cell(graph, "best", seed, FEW, small=settings.small)
+            for policy in ("best", "best-opaque", "best, no budget", "best-flows"):
+                yield Cell(graph, policy, seed, PLENTY, small=settings.small)
 
 
 def lambda_cells(settings: OpticalSettings) -> Iterator[Cell]:
@@ -335,6 +342,39 @@ def packet_row(one: Played) -> Iterator[PacketRow]:
     )
 
 
+# Re-grooming of what is there.
+
+
+@record
+class RegroomRow:
+    """A plan of `opaque-agg`, and what is made of it."""
+
+    graph: str = column("network")
+    price: float = column("transponders a task must save", "{:g}")
+    seed: int
+    moved: float = column("tasks laid anew, of 30", "{:.1f}")
+    saved: float = column("transponders saved", "{:.1f}")
+    share: float = column("of those there", percent(1))
+
+
+def regroom_cells(settings: OpticalSettings) -> Iterator[tuple[str, float, int, int]]:
+    """By network, price and seed."""
+    for graph in settings.graphs:
+        for price in (0.0, 0.5, 1.0, 2.0, 4.0):
+            for seed in settings.seeds[:3]:
+                yield graph, price, seed, 60 if settings.small else 600
+
+
+def regroom_row(cell: tuple[str, float, int, int]) -> Iterator[RegroomRow]:
+    """Plan, and plan again."""
+    graph, price, seed, moves = cell
+    network = wdm(graph, hosts=GRAPHS[graph])
+    before = groom("opaque-agg", draw_tasks(network, seed), network)
+    after = regroom(before, Options(moves=moves, seed=seed), price)
+    saved = before.transponders - after.transponders
+    yield RegroomRow(graph, price, seed, len(laid_anew(before, after)), saved, saved / before.transponders)
+
+
 # Bars.
 
 
@@ -342,8 +382,10 @@ MEASURES: Final = ("blocked", "transponders", "most_at_a_node", "wavelengths", "
                    "fibre_bytes", "router_bytes", "latency_ms", "members", "seconds")  # fmt: skip
 BRIEF: Final = ("graph", "setting", "policy", "blocked", "transponders", "bypassed", "fibre_bytes", "latency_ms")
 PARTS: Final = (
-    Part("policies", "Policies", policy_cells, plan_row, PlanRow, by=("graph", "setting", "policy"), mean=MEASURES,
-         brief=BRIEF, cost=lambda cell: 60.0 if cell.policy.startswith("best") else 1.0),
+    Part("policies", "Policies that take tasks one after the other", policy_cells, plan_row, PlanRow,
+         by=("graph", "setting", "policy"), mean=MEASURES, brief=BRIEF),
+    Part("searches", "Searches", search_cells, plan_row, PlanRow, by=("graph", "setting", "policy"), mean=MEASURES,
+         brief=BRIEF, cost=lambda _: 60.0),
     Part("lambda", "Kilometres that cost: transponders against latency, groom-agg", lambda_cells, plan_row, PlanRow,
          by=("graph", "lam"), mean=("transponders", "fibre_bytes", "latency_ms")),
     Part("flex", "The flexible grid", flex_cells, plan_row, PlanRow, by=("graph", "policy"), mean=MEASURES,
@@ -354,6 +396,8 @@ PARTS: Final = (
     Part("arrivals", "Arrivals on nobel-us, W = X = 16", arrival_cells, arrival_row, ArrivalRow,
          by=("policy", "moved", "load"), mean=("blocked", "interrupted", "running", "transponders"),
          cost=lambda cell: cell.load * (20 if cell.policy == "groom" else 1)),
+    Part("regroom", "Re-grooming a plan of opaque-agg: what interruptions save", regroom_cells, regroom_row, RegroomRow,
+         by=("graph", "price"), mean=("moved", "saved", "share"), cost=lambda _: 10.0),
     Part("packets", "On packets, W = X = 16", packet_cells, packet_row, PacketRow, by=("graph", "policy", "at_once"),
          mean=("tasks", "lightpaths", "differing", "lost", "wrong", "worst", "latency_ms"), cost=lambda _: 100.0),
 )  # fmt: skip
@@ -374,7 +418,7 @@ def bars(result: StudyResult) -> Iterator[Bar]:
         fixed = result.values("policies", "transponders", setting=PLENTY, **none)
         yield Bar(f"{graph}: transponders of groom-agg, flexible grid over wavelengths", None,
                   by_seed(_over, result.values("flex", "transponders", **none), fixed), "{:.3f}")  # fmt: skip
-    every = [row for part in ("policies", "lambda", "flex") for row in result.rows(part)]
+    every = [row for part in ("policies", "searches", "lambda", "flex") for row in result.rows(part)]
     yield Bar("plans in which the reader finds a fault", at_most(0), _of(every, lambda row: row.faults, sum), "{:.0f}",
               every=True, seeds="any")  # fmt: skip
     small = result.rows("exact")
@@ -407,7 +451,8 @@ def bars(result: StudyResult) -> Iterator[Bar]:
 
 def _of_plans(result: StudyResult, graph: str) -> Iterator[Bar]:
     def values(name: str, policy: str, setting: str = PLENTY) -> BySeed:
-        return result.values("policies", name, graph=graph, setting=setting, policy=policy)
+        part = "searches" if policy.startswith("best") else "policies"
+        return result.values(part, name, graph=graph, setting=setting, policy=policy)
 
     def over(name: str, policy: str, base: str, limit: float | None = None, *, every: bool = False) -> Bar:
         return Bar(f"{graph}: {name.replace('_', ' ')}, {policy} / {base}", None if limit is None else at_most(limit),
@@ -457,8 +502,8 @@ def _of(rows: Any, value: Callable[[Any], float], over: Callable[..., float] = s
 
 
 CHARTS: Final = (
-    Chart("transponders", "Transponders, where there are plenty", "policies", "policy", "transponders", ("graph",),
-          kind="dots", where={"setting": PLENTY}),
+    Chart("transponders", "Transponders, where there are plenty", ("policies", "searches"), "policy", "transponders",
+          ("graph",), kind="dots", where={"setting": PLENTY}),
     Chart("blocked", "Tasks of 30 that are blocked, W = X = 16", "policies", "policy", "blocked", ("graph",),
           kind="dots", where={"setting": FEW}),
     Chart("front", "Transponders against latency by lambda", "lambda", "latency_ms", "transponders", ("graph",)),

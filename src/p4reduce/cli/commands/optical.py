@@ -1,11 +1,12 @@
 """``p4reduce optical``: AI tasks over lightpaths."""
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from p4reduce.base.errors import Failed
 from p4reduce.base.output import Output, Progress, progress_bar, time_text
-from p4reduce.cli.flags.schedule import OpticalArrivals, OpticalCompare, OpticalPlan, OpticalRun
+from p4reduce.cli.flags.schedule import OpticalArrivals, OpticalCompare, OpticalPlan, OpticalRegroom, OpticalRun
+from p4reduce.control_plane.optical import policies
 from p4reduce.control_plane.optical.arrivals import arrive, interval
 from p4reduce.control_plane.optical.plan import GroomingPlan
 from p4reduce.control_plane.optical.policies import Options, draw_tasks, groom
@@ -14,7 +15,10 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.files import wdm_of
 from p4reduce.topologies.wdm import Wdm
 
-Flags = OpticalPlan | OpticalRun | OpticalCompare
+if TYPE_CHECKING:
+    from p4reduce.play.optical import OpticalPlayed
+
+Flags = OpticalPlan | OpticalRun | OpticalRegroom | OpticalCompare
 All = Flags | OpticalArrivals
 COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "blocked": ("blocked", "{:.4g}"),
@@ -53,7 +57,7 @@ def _shown(measure: str, value: float) -> str:
 # ``p4reduce optical plan``: lightpaths, and what uses them.
 
 
-def _planned(flags: OpticalPlan | OpticalRun, output: Output) -> GroomingPlan:
+def _planned(flags: OpticalPlan | OpticalRun | OpticalRegroom, output: Output) -> GroomingPlan:
     network = wdm_of(flags.topology)
     tasks = _tasks(flags, network, flags.seed)
     with progress_bar(output) as open_bar:
@@ -82,7 +86,7 @@ def plan(flags: OpticalPlan) -> None:
         output.line(f"cost {made.cost:g} (10 a transponder, 1 a fibre), no plan below {made.bound:g}")
 
 
-# ``p4reduce optical run``: on packets.
+# ``p4reduce optical run`` and ``regroom``: on packets.
 
 
 def run(flags: OpticalRun) -> None:
@@ -93,27 +97,46 @@ def run(flags: OpticalRun) -> None:
     made = _planned(flags, output)
     with progress_bar(output) as open_bar:
         played = play(made, lanes=flags.lanes, seed=flags.seed, at_once=flags.at_once, progress=open_bar(made.policy))
-    output.data(played.as_data() | {"blocked": made.blocked})
+    _checked(output, played, {"blocked": made.blocked})
+
+
+def regroom(flags: OpticalRegroom) -> None:
+    """Play the change."""
+    from p4reduce.play.optical import play  # noqa: PLC0415
+
+    output = Output(as_json=flags.as_json)
+    before = _planned(flags, output)
+    with progress_bar(output) as open_bar:
+        bar = open_bar("search")
+        after = policies.regroom(before, _options(flags, flags.seed, bar), flags.price)
+        played = play(after, lanes=flags.lanes, seed=flags.seed, before=before, dark_ps=flags.dark, progress=bar)
+    kept = len({*before.lightpaths} & {*after.lightpaths})
+    anew = [before.tasks[place].name for place in policies.laid_anew(before, after)]
+    found = {"transponders": [before.transponders, after.transponders], "kept": kept, "laid_anew": anew}
+    _checked(output, played, found | {"blocked": after.blocked})
+    output.line(
+        f"transponders {before.transponders} before, {after.transponders} after; {kept} lightpaths stay, {len(anew)} "
+        f"tasks are laid anew, {len(played.tasks) - len(anew)} go on through {time_text(flags.dark)} of darkness"
+    )
+
+
+def _checked(output: Output, played: "OpticalPlayed", more: dict[str, Any]) -> None:
+    output.data(played.as_data() | more)
     rows = [
-        [
-            one.task,
-            time_text(one.latency_ps),
-            time_text(one.predicted_ps),
-            f"{one.off:+.2%}",
-            "yes" if one.exact else "NO",
-        ]
+        [one.task, time_text(one.latency_ps), time_text(one.predicted_ps), f"{one.off:+.2%}",
+         "yes" if one.exact else "NO"]
         for one in played.tasks
     ]  # fmt: skip
     output.table(["task", "latency", "predicted", "off", "sum exact"], rows)
     right = sum(a == b for a, b in zip(played.lightpath_bytes, played.predicted_bytes, strict=True))
     output.line(
-        f"{made.policy}: {right} of {len(played.lightpath_bytes)} lightpaths carried the predicted bytes; frames "
-        f" lost {played.lost}, misrouted {played.misrouted}, resent {played.resends}; {made.blocked} tasks blocked"
+        f"{played.policy}: {right} of {len(played.lightpath_bytes)} lightpaths carried the predicted bytes; frames "
+        f"lost {played.lost}, misrouted {played.misrouted}, resent {played.resends}; {more['blocked']} tasks blocked"
     )
     if not played.exact:
-        raise Failed(f"{made.policy}: a sum is wrong")
+        raise Failed(f"{played.policy}: a sum is wrong")
     if played.differing or played.lost or played.misrouted:
-        raise Failed(f"{made.policy}: {played.differing[0] if played.differing else 'frames were lost or misrouted'}")
+        raise Failed(f"{played.policy}: {played.differing[0] if played.differing else 'frames were lost or misrouted'}")
 
 
 # ``p4reduce optical compare`` and ``arrivals``: several policies, over seeds.

@@ -460,6 +460,28 @@ class OpticalRun(_Grooming):
             "other.")] = False  # fmt: skip
 
 
+@command(
+    "optical regroom",
+    "p4reduce optical regroom",
+    "p4reduce optical regroom -t wdm:graph=germany50 --policy groom-agg --price 2 --dark 50ms --json",
+)
+class OpticalRegroom(_Grooming):
+    """Plan tasks, search for a plan with fewer transponders, and change from one to the other on packets.
+
+    Each task that is laid anew is interrupted, and must save --price transponders. The rounds of all others go on while
+    the transponders that change are dark. Checks and exit code are those of 'p4reduce optical run'.
+    """
+
+    policy: Annotated[str, Flag("Policy of the first plan: one that forms sums on the way.",
+            parse=named(GROOMERS))] = "opaque-agg"  # fmt: skip
+    price: Annotated[float, Flag("Number of transponders that each task that is laid anew must save.", least=0)] = 2.0
+    dark: Annotated[int, Flag("Time in which transponders that change are dark.", parse=delay, default="10ms")] = (
+        10 * PS_PER_MS
+    )
+    seed: Seed = 1
+    lanes: Lanes = 256
+
+
 @command("optical compare",
          "p4reduce optical compare", "p4reduce optical compare -t wdm:graph=germany50 --seeds 100..104")  # fmt: skip
 class OpticalCompare(_Grooming):
