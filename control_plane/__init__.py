@@ -26,7 +26,7 @@ SCHEDULERS: Final = Names(
     "no-tdm", "pairs", "random", "seed", "static", "striped", "tdm",
 )  # fmt: skip
 GROOMERS: Final = Names(
-    "grooming policy", "best", "best-flows", "best-opaque", "exact", "groom", "groom-agg", "lightpath-per-flow", "opaque",
-    "opaque-agg", "spff",
+    "grooming policy", "best", "best-flows", "best-opaque", "exact", "groom", "groom-agg", "lightpath-per-flow",
+    "opaque", "opaque-agg", "spff",
 )  # fmt: skip
 PROGRAMS: Final = Names("program")

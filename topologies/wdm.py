@@ -2,14 +2,16 @@
 
 A node is a P4 switch with X transponders and a colourless, directionless ROADM (reconfigurable optical add/drop
 multiplexer). A lightpath joins transponders of two nodes: the same wavelength on every fibre of its path, both ways,
-and to the switches one link. So the network of packets has one cross-connect that stands for all ROADMs, with a port for
-each transponder; which fibres and wavelengths a lightpath takes is the business of its planner.
+and to the switches one link. So the network of packets has one cross-connect that stands for all ROADMs, with a port
+for each transponder; which fibres and wavelengths a lightpath takes is the business of its planner.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Final
 
 from p4reduce.topologies.datacenter import PS_PER_KM, Capable, TopologyBuilder, wan
@@ -87,7 +89,7 @@ class Wdm:
 
     def delay_ps(self, path: Sequence[str]) -> int:
         """Propagation along a path of nodes, without transponders."""
-        return sum(self.base.link_between(a, b).delay_ps for a, b in zip(path, path[1:], strict=False))
+        return sum(self.base.link_between(a, b).delay_ps for a, b in pairwise(path))
 
     def at_most(self, node: str) -> int:
         """Transponders of a node."""
@@ -111,8 +113,12 @@ class Wdm:
                 builder.link(name, ROADMS, self.rate_bps, format_delay(SURFACING_PS // 2))
         return builder.build()
 
-    def circuits(self, physical: Topology, paths: Iterable[Sequence[str]]) -> tuple[Link, ...]:
+    def circuits(
+        self, physical: Topology, paths: Iterable[Sequence[str]], kept: Mapping[int, Link] = MappingProxyType({})
+    ) -> tuple[Link, ...]:
         """A link at ports of ``physical`` for each lightpath, with the delay of its path of nodes.
+
+        ``kept``: those of lightpaths that stay what they are, by number.
 
         Raises
         ------
@@ -121,14 +127,20 @@ class Wdm:
         """
         free = {name: [link.port_of(name) for link in physical.links if {name, ROADMS} == {link.a, link.b}][::-1]
                 for name in self.nodes}  # fmt: skip
+        for link in kept.values():
+            free[link.a].remove(link.port_a)
+            free[link.b].remove(link.port_b)
         need = Counter[str]()
         found = []
-        for path in paths:
+        for number, path in enumerate(paths):
             a, b = path[0], path[-1]
+            if number in kept:
+                found.append(kept[number])
+                continue
             need.update((a, b))
             for name in (a, b):
                 if not free[name]:
-                    raise TopologyError(f"{name}: {need[name]} lightpaths, but {self.at_most(name)} transponders")
+                    raise TopologyError(f"{name}: {need[name]} lightpaths more than it has transponders")
             delay_ps = self.delay_ps(path) + SURFACING_PS
             found.append(Link(a, free[a].pop(), b, free[b].pop(), self.rate_bps, delay_ps))
         return tuple(found)

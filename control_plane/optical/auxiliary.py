@@ -6,8 +6,9 @@ traffic grooming in heterogeneous WDM mesh networks", IEEE/ACM ToN 11(2), 2003).
 crosses fibres on one wavelength and receives is one new lightpath, and costs are sums over its edges; so the layers of
 wavelengths are folded into one edge for each pair of routers, that of its cheapest new lightpath.
 
-A lightpath of h fibres is worth A = 2 c_t + h c_w. For d of T slots an existing one costs A d / T, a new one A max(phi, d / T):
-phi = 1 lights as few as can be, phi = d / T keeps ways short. On top come ``lam`` a kilometre and ``mu`` a fibre.
+A lightpath of h fibres is worth A = 2 c_t + h c_w. For d of T slots an existing one costs A d / T, a new one
+A max(phi, d / T): phi = 1 lights as few as can be, phi = d / T keeps ways short. On top come ``lam`` a kilometre and
+``mu`` a fibre.
 """
 
 from collections.abc import Iterable
@@ -41,9 +42,9 @@ SLICE_BPS: Final = 12_500_000_000
 SLICES: Final = 320
 """of 12.5 GHz in the C band, 4 THz"""
 REACH_KM: Final = ((4, 500.0), (3, 1000.0), (2, 2000.0), (1, 4000.0))
-"""bits a symbol (16QAM, 8QAM, QPSK, BPSK), and how far they reach: rounded after Christodoulopoulos, Tomkos, Varvarigos,
-"Elastic bandwidth allocation in flexible OFDM-based optical networks", JLT 29(9), 2011; a table to be replaced by one's
-own"""
+"""bits a symbol (16QAM, 8QAM, QPSK, BPSK), and how far they reach: rounded after Christodoulopoulos, Tomkos,
+Varvarigos, "Elastic bandwidth allocation in flexible OFDM-based optical networks", JLT 29(9), 2011; to be replaced by
+one's own"""
 _TIE: Final = 1e-7
 """a kilometre, between ways of the same cost"""
 
@@ -64,14 +65,10 @@ class Lit:
     ends: Pair
     path: tuple[int, ...]
     fibres: tuple[int, ...]
+    hops: int
     first: int
     count: int
     km: float
-
-    @property
-    def hops(self) -> int:
-        """Fibres."""
-        return len(self.fibres)
 
     @property
     def worth(self) -> float:
@@ -170,6 +167,13 @@ class Fibres:
         """By names."""
         return Lightpath(tuple(self.network.nodes[node] for node in one.path), one.first, one.count)
 
+    def lit(self, one: Lightpath) -> Lit:
+        """By numbers."""
+        path = tuple(self.network.place[name] for name in one.path)
+        over = tuple(self.number[pair] for pair in pairwise(path))
+        km = float(self.km[list(over)].sum())
+        return Lit((path[0], path[-1]), path, over, len(over), one.first, one.count, km)
+
     def slices(self, km: float) -> int:
         """Spectrum that a new lightpath of so many kilometres takes; 0: none reaches so far."""
         if self.grid == "fixed":
@@ -179,11 +183,8 @@ class Fibres:
 
     def fit(self, lights: Lights, fibres: tuple[int, ...], count: int) -> int:
         """Where spectrum is free on all fibres; -1: nowhere."""
-        free = lights.free[list(fibres)].all(axis=0)
-        if count > 1:
-            run = np.convolve(free, np.ones(count, np.int64), "valid") == count
-        else:
-            run = free
+        free: npt.NDArray[np.bool_] = np.logical_and.reduce(lights.free[list(fibres)])
+        run = np.convolve(free, np.ones(count, np.int64), "valid") == count if count > 1 else free
         if not run.any():
             return -1
         if self.assign == "most-used":
@@ -210,7 +211,7 @@ class Groomer:
         if not count or self.lights.left[path[0]] < 1 or self.lights.left[path[-1]] < 1:
             return None
         first = self.fibres.fit(self.lights, fibres, count)
-        return None if first < 0 else Lit((path[0], path[-1]), path, fibres, first, count, km)
+        return None if first < 0 else Lit((path[0], path[-1]), path, fibres, len(fibres), first, count, km)
 
     def light(self, one: Lit) -> int:
         """Its number, from now on."""
@@ -327,12 +328,13 @@ class _Costs:
         for a, b in no_new:
             self.cost[a, b] = self.cost[b, a] = np.inf
         self._lit: dict[Pair, int] = {}
-        for pair in lights.between:
-            for number in groomer.room(*pair, slots):
-                one = lights.lit[number]
-                value = share * one.worth + one.hops * way.mu + one.km * (way.lam + _TIE)
-                if value <= self.cost[pair] + (-_TIE if pair in self._lit else _TIE):
-                    self.cost[pair], self._lit[pair] = value, number
+        most, cost, by_hop, by_km = fibres.network.slots - slots, self.cost, share * WAVELENGTH + way.mu, way.lam + _TIE
+        for number, one in lights.lit.items():
+            if lights.taken[number].bit_count() <= most:
+                (a, b), value = one.ends, share * 2 * TRANSPONDER + one.hops * by_hop + one.km * by_km
+                if value <= cost[a, b] + (-_TIE if (a, b) in self._lit else _TIE):
+                    cost[a, b] = cost[b, a] = value
+                    self._lit[a, b] = self._lit[b, a] = number
         np.fill_diagonal(self.cost, np.inf)
         self._planned: dict[Pair, Lit] = {}
         self._dist = self._open = np.empty(0)

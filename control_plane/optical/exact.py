@@ -1,22 +1,23 @@
 """The least lightpaths for a few tasks in a small network, by mixed-integer linear programming (HiGHS).
 
-A virtual link joins two nodes by whole lightpaths over up to K paths each way of measuring. A task's tree is a set of arcs of virtual
-links away from the global model's node that carries a unit of flow to each of its nodes (bidirected, which bounds better
-than undirected cuts). Wavelengths are assigned afterwards, by backtracking; where W do not do, the program is
-solved again with a variable for each path and wavelength.
+A virtual link joins two nodes by whole lightpaths, over the shortest paths by fibres and by kilometres. A task's tree
+is a set of arcs of virtual links away from the global model's node that carries a unit of flow to each of its nodes
+(bidirected, which bounds better than undirected cuts). Wavelengths are assigned afterwards, by backtracking; where W do
+not do, the program is solved again with a variable for each path and wavelength.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from p4reduce.control_plane.optical.auxiliary import TRANSPONDER, WAVELENGTH, Fibres, Groomer, Lit, Taken
-from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError, slots_of
+from p4reduce.control_plane.optical.auxiliary import TRANSPONDER, WAVELENGTH, Fibres, Groomer, Taken
+from p4reduce.control_plane.optical.plan import GroomingPlan, Lightpath, OpticalError, slots_of
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import Wdm
 
@@ -62,7 +63,7 @@ class _Program:
         found = milp(
             np.array(self.cost),
             integrality=np.array(self.whole),
-            bounds=Bounds(0, np.array(self.most)),  # type: ignore[arg-type]
+            bounds=Bounds(0, np.array(self.most)),
             constraints=LinearConstraint(matrix, low, high),
             options={"time_limit": time_limit_s, "mip_rel_gap": 1e-6},
         )
@@ -96,7 +97,7 @@ def exact(tasks: Sequence[Task], network: Wdm, options: "Options") -> GroomingPl
             granted[place] = {"": tuple(_take(grooming.groomer, a, b, slots_of(task, network)) for a, b in tree)}
     plan = grooming.finished("exact", tasks, granted, grooming.groomer.lights)
     least = np.ceil(bound - EDGE * len(tasks) * len(network.nodes) - 1e-6)
-    return GroomingPlan(*(getattr(plan, name) for name in list(plan.__dataclass_fields__)[:-1]), bound=float(least))
+    return replace(plan, bound=float(least))
 
 
 def _solved(
@@ -114,7 +115,7 @@ def _solved(
             for wave in waves:
                 worth = 2 * TRANSPONDER + (len(path) - 1) * WAVELENGTH
                 column = light[path, wave] = program.add(worth, 1 if split else network.wavelengths, whole=True)
-                for pair in zip(path, path[1:], strict=False):
+                for pair in pairwise(path):
                     crossing[fibres.number[pair], wave].append(column)
                 for end in (a, b):
                     ending[end].append(column)
@@ -165,7 +166,7 @@ def _ends(task: Task, network: Wdm) -> tuple[int, set[int]]:
 
 def _coloured(paths: Sequence[tuple[int, ...]], fibres: Fibres) -> list[Column] | None:
     """A wavelength for each path; None: W are too few. Paths that share a fibre differ."""
-    over = [frozenset(fibres.number[pair] for pair in zip(path, path[1:], strict=False)) for path in paths]
+    over = [frozenset(fibres.number[pair] for pair in pairwise(path)) for path in paths]
     order = sorted(range(len(paths)), key=lambda one: -len(over[one]))
     waves: dict[int, int] = {}
 
@@ -187,10 +188,9 @@ def _coloured(paths: Sequence[tuple[int, ...]], fibres: Fibres) -> list[Column] 
 
 
 def _lay(groomer: Groomer, columns: Sequence[Column]) -> None:
+    names = groomer.fibres.network.nodes
     for path, wave in columns:
-        over = tuple(groomer.fibres.number[pair] for pair in zip(path, path[1:], strict=False))
-        km = float(groomer.fibres.km[list(over)].sum())
-        groomer.light(Lit((path[0], path[-1]), path, over, wave, 1, km))
+        groomer.light(groomer.fibres.lit(Lightpath(tuple(names[node] for node in path), wave)))
 
 
 def _take(groomer: Groomer, a: int, b: int, slots: int) -> Taken:

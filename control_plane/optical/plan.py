@@ -117,7 +117,7 @@ class GroomingPlan:
         """Propagation from each router of a task's tree, or from each worker of its flows, to the global model's."""
         numbers = [self._delay_ps(one) for one in self.lightpaths]
         if not self.trees:
-            flows = {worker: 0 for worker in self.tasks[task].workers}
+            flows = dict.fromkeys(self.tasks[task].workers, 0)
             for use in self.uses[task]:
                 flows[use.worker] += numbers[use.lightpath]
             return flows
@@ -188,9 +188,7 @@ class GroomingPlan:
             },
             "trees": self.trees,
             "metrics": self.metrics(),
-            "lightpaths": [
-                {"path": list(one.path), "first": one.first, "count": one.count} for one in self.lightpaths
-            ],
+            "lightpaths": [{"path": list(one.path), "first": one.first, "count": one.count} for one in self.lightpaths],
             "tasks": [
                 {
                     "name": task.name,

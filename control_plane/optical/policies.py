@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import exp
 from typing import Final, Literal
 
@@ -79,9 +80,7 @@ class Grooming:
             return self.tree(task, Way(1.0 if phi is None else phi, self.options.lam))
         return self.flows(policy, task, Way(0.25 if phi is None else phi, self.options.lam))
 
-    def tree(
-        self, task: Task, way: Way, *, opaque: bool = False, no_new: Iterable[tuple[int, int]] = ()
-    ) -> Granted:
+    def tree(self, task: Task, way: Way, *, opaque: bool = False, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
         """One tree for a task."""
         home, place = self.network.home, self.network.place
         root, *ends = (place[home[host]] for host in (task.server, *task.workers))
@@ -119,7 +118,7 @@ class Grooming:
         shortest = SHORT if self.options.shortest == "km" else FEW
         path = self.fibres.path(a, b, self.fibres.cheapest(1.0, shortest)[1])
         uses: list[Taken] = []
-        for part in zip(path, path[1:], strict=False) if policy == "opaque" else [path]:
+        for part in pairwise(path) if policy == "opaque" else [path]:
             known = [] if policy == "lightpath-per-flow" else self.groomer.room(part[0], part[-1], slots)
             if not known:
                 one = self.groomer.plan(part)
@@ -188,16 +187,12 @@ class _State:
     copies: int
     worth: float
 
-    def key(self, limit: float) -> tuple[float, ...]:
-        """Less is better."""
-        return self.blocked, max(0.0, self.copies - limit), self.transponders, self.worth, self.copies
-
 
 class _Search:
     """Orders and weights drawn anew, then tasks that are ripped up and joined again, some of them off a lightpath.
 
-    It begins from `opaque-agg`, for flows from `spff`, so it is never worse than that. Simulated annealing: what is a little worse is
-    taken now and then, the less the later; the best of all is kept.
+    It begins from `opaque-agg`, for flows from `spff`, so it is never worse than that. Simulated annealing: what is a
+    little worse is taken now and then, the less the later; the best of all is kept.
     """
 
     def __init__(self, tasks: Sequence[Task], network: Wdm, options: Options, policy: str) -> None:
@@ -205,6 +200,8 @@ class _Search:
         self._grooming = Grooming(network, options)
         self._random = random.Random(options.seed)  # noqa: S311  (a search, no secret)
         self._limit = float("inf")
+        self._price = 0.0
+        self._origin: tuple[Granted, ...] = ()
 
     def run(self) -> GroomingPlan:
         """The best of all."""
@@ -219,11 +216,31 @@ class _Search:
                 self._random.shuffle(order)
             way = self._way(number)
             best = min(best, self._whole(order, way), key=self._key)
+        return self._annealed(best)
+
+    def change(self, plan: GroomingPlan, price: float) -> GroomingPlan:
+        """Another plan, whose fewer transponders are worth ``price`` for each task that is laid anew."""
+        if self._options.budget:
+            self._limit = self._options.budget * plan.fibre_copies
+        groomer = self._grooming.groomer = Groomer(self._grooming.fibres)
+        numbers = [groomer.light(self._grooming.fibres.lit(one)) for one in plan.lightpaths]
+        granted: list[Granted] = []
+        for own, yes in zip(plan.uses, plan.admitted, strict=True):
+            one: dict[str, tuple[Taken, ...]] = {} if self._policy == "best-flows" else {"": ()}
+            for use in own:
+                number, mask = numbers[use.lightpath], sum(1 << slot for slot in use.slots)
+                groomer.lights.taken[number] |= mask
+                one[use.worker] = (*one.get(use.worker, ()), (number, mask))
+            granted.append(one if yes else None)
+        self._origin, self._price = tuple(granted), price
+        return self._annealed(self._state(granted))
+
+    def _annealed(self, best: _State) -> GroomingPlan:
         now = best
         for number in range(self._options.moves):
             if self._options.progress is not None and number % 16 == 0:
                 self._options.progress("moves", number, self._options.moves)
-            heat = 2.0 * (1 - number / self._options.moves) + 1e-9
+            heat = (0.3 if self._origin else 2.0) * (1 - number / self._options.moves) + 1e-9
             changed = self._changed(now)
             worse = self._energy(changed) - self._energy(now)
             if worse <= 0 or self._random.random() < exp(-worse / heat):
@@ -233,11 +250,17 @@ class _Search:
         return self._grooming.finished(self._policy, self._tasks, best.granted, best.lights)
 
     def _key(self, state: _State) -> tuple[float, ...]:
-        return state.key(self._limit)
+        """Less is better."""
+        paid = state.transponders + self._price * self._moved(state)
+        return state.blocked, max(0.0, state.copies - self._limit), paid, state.worth, state.copies
+
+    def _moved(self, state: _State) -> int:
+        return sum(a != b for a, b in zip(self._origin, state.granted, strict=False))
 
     def _energy(self, state: _State) -> float:
         over = max(0.0, state.copies - self._limit)
-        return 1000.0 * state.blocked + state.transponders + 0.05 * state.worth + 0.02 * state.copies + 0.5 * over
+        paid = state.transponders + self._price * self._moved(state)
+        return 1000.0 * state.blocked + paid + 0.05 * state.worth + 0.02 * state.copies + 0.5 * over
 
     def _way(self, number: int) -> Way:
         return Way(PHIS[number % len(PHIS)], self._options.lam, MUS[number // len(PHIS) % len(MUS)])
@@ -260,7 +283,8 @@ class _Search:
 
     def _state(self, granted: Sequence[Granted]) -> _State:
         lights = self._grooming.groomer.lights
-        copies = sum(lights.lit[number].hops for one in granted for number, _ in _uses(one))
+        hops = {number: one.hops for number, one in lights.lit.items()}
+        copies = sum(hops[number] for one in granted for number, _ in _uses(one))
         worth = sum(one.worth for one in lights.lit.values())
         return _State(lights, tuple(granted), granted.count(None), 2 * len(lights.lit), copies, worth)
 
@@ -294,6 +318,34 @@ def _uses(granted: Granted) -> list[Taken]:
     return [use for own in (granted or {}).values() for use in own]
 
 
+def regroom(plan: GroomingPlan, options: Options = DEFAULT, price: float = 0.5) -> GroomingPlan:
+    """A plan of the same tasks with fewer transponders, or fewer blocked tasks.
+
+    Parameters
+    ----------
+    plan : GroomingPlan
+        What is there. Wavelengths and slots of a task that is not laid anew stay what they are.
+    options : Options
+        Of the search; ``budget``: fibre bytes over those of the plan.
+    price : float
+        Transponders that must be saved for each task that is laid anew, and so interrupted.
+    """
+    return _Search(plan.tasks, plan.network, options, "best" if plan.trees else "best-flows").change(plan, price)
+
+
+def laid_anew(before: GroomingPlan, after: GroomingPlan) -> list[int]:
+    """Places of the tasks that are laid anew from one plan of the same tasks to another, or admitted by one alone."""
+
+    def laid(plan: GroomingPlan, place: int) -> set[object]:
+        return {(plan.lightpaths[use.lightpath], use.slots, use.worker) for use in plan.uses[place]}
+
+    return [
+        place
+        for place in range(len(before.tasks))
+        if laid(before, place) != laid(after, place) or before.admitted[place] != after.admitted[place]
+    ]
+
+
 def draw_tasks(
     network: Wdm, seed: int, *, tasks: int = 30, models: int = 15, elements: int = 61_706, demand_bps: int = 10**10
 ) -> list[Task]:
@@ -316,4 +368,3 @@ def draw_tasks(
         server, *workers = draw.sample(hosts, models + 1)
         found.append(Task(f"task{number}", server, tuple(workers), elements, demand_bps=demand_bps))
     return found
-

@@ -11,7 +11,7 @@ from typing import Final
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.registry import Names
-from p4switch.base.values import parse_count, parse_delay
+from p4switch.base.values import parse_count, parse_delay, parse_rate
 
 MAX_VALUES = 100_000
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -126,6 +126,14 @@ def delay(text: str, flag: str, least: int = 0) -> int:
     if found < least:
         raise BadInput(f"{flag}: {text} is too short")
     return found
+
+
+def rate(text: str, flag: str) -> int:
+    """A rate, bit/s."""
+    try:
+        return parse_rate(text)
+    except ValueError as error:
+        raise BadInput(f"{flag}: {error}") from None
 
 
 def death(text: str, flag: str) -> tuple[str, str, int]:

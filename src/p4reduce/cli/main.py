@@ -21,7 +21,7 @@ PANELS: Final = {
     "run": ("Run", ("demo", "run", "launch", "replay", "perf", "compare", "confirm", "sweep")),
     "network": ("Network", ("topo", "net", "doctor", "clean")),
     "switch": ("Switch", ("p4", "switch", "trace", "pcap")),
-    "schedule": ("Schedule", ("plan", "tasks", "orchestrate", "tdm", "priorities", "slurm")),
+    "schedule": ("Schedule", ("plan", "tasks", "orchestrate", "tdm", "optical", "priorities", "slurm")),
     "look": ("Look", ("watch", "report", "example")),
 }
 """The commands by the module in ``cli/flags/`` that declares them, each with its heading in the help."""

@@ -12,6 +12,7 @@ from p4reduce.base.errors import PlanError
 from p4reduce.base.output import Progress
 from p4reduce.control_plane.counters import Operation, Traffic, add, compare_counters, compare_links, predict
 from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError, slots_of
+from p4reduce.control_plane.optical.policies import laid_anew
 from p4reduce.control_plane.plans import Plan, PlanRequest, TreeLayout
 from p4reduce.control_plane.plans.problem import power_of_two
 from p4reduce.control_plane.plans.routes import chunks, frame_time_ps
@@ -93,6 +94,7 @@ class _Round:
     def post(self, network: JobNetwork) -> None:
         """Begin now: gradients up, and weights 0 become minus their sum, which comes down."""
         assert self.job.server is not None  # noqa: S101
+        self.weights[:] = 0
         for index, source, target in zip(self.job.members.values(), self.sources, self.targets, strict=True):
             network.post(index, Post(Collective.PUSH_PULL, source, target))
         rate = float(len(self.sources))
@@ -105,35 +107,50 @@ class _Round:
 
 
 class _Player:
-    def __init__(self, plan: GroomingPlan, lanes: int, seed: int) -> None:
-        self._plan, self._lanes = plan, lanes
+    def __init__(self, plan: GroomingPlan, lanes: int, seed: int, before: GroomingPlan | None, dark_ps: int) -> None:
+        self._plan, self._lanes, self._dark_ps = plan, lanes, dark_ps
         self._draw = np.random.default_rng(seed)
         self.topology = plan.network.physical()
-        self.circuits = plan.network.circuits(self.topology, [one.path for one in plan.lightpaths])
+        self._first: tuple[Link, ...] = ()
+        kept: dict[int, Link] = {}
+        if before is not None:
+            self._first = plan.network.circuits(self.topology, [one.path for one in before.lightpaths])
+            known = dict(zip(before.lightpaths, self._first, strict=True))
+            kept = {number: known[one] for number, one in enumerate(plan.lightpaths) if one in known}
+        self.circuits = plan.network.circuits(self.topology, [one.path for one in plan.lightpaths], kept)
+        admitted = [place for place, yes in enumerate(plan.admitted) if yes]
+        changed = admitted if before is None else laid_anew(before, plan)
+        self._staying = [place for place in admitted if place not in changed]
+        self._waiting = [place for place in admitted if place in changed]
         self.played = OpticalPlayed(plan.policy)
         self._expected: dict[Hop, Traffic] = {}
         self._counted: Counter[Hop] = Counter()
 
     def run(self, progress: Progress | None, *, at_once: bool) -> OpticalPlayed:
-        """All admitted tasks, as many at a time as switches have slots for."""
+        """All admitted tasks, as many at a time as switches have slots for; first those that go on in darkness."""
+        total = len(self._staying) + len(self._waiting)
         with EmbeddedSwitches(self.topology, bundled(self._lanes)) as switches:
-            waiting = [place for place, yes in enumerate(self._plan.admitted) if yes]
-            total = len(waiting)
-            while waiting:
-                batch: list[tuple[int, Plan]] = []
-                while waiting and (made := self._planned(switches, waiting[0], len(batch))) is not None:
-                    batch.append((waiting.pop(0), made))
-                plans = [made for _, made in batch]
-                switches.controller.install_idle(plans)
-                with JobNetwork(switches) as network:
-                    network.fabric.reconfigure(None, self.circuits)
-                    rounds = [self._round(network, place, made) for place, made in batch]
-                    for group in [rounds] if at_once else [[one] for one in rounds]:
-                        self._carry(network, group)
-                        if progress is not None:
-                            progress("tasks", len(self.played.tasks), total)
-                    self._count(network, plans)
-                switches.controller.uninstall_idle(plans)
+            for waiting in (self._staying, self._waiting):
+                while waiting:
+                    batch: list[tuple[int, Plan]] = []
+                    while waiting and (made := self._planned(switches, waiting[0], len(batch))) is not None:
+                        batch.append((waiting.pop(0), made))
+                    plans = [made for _, made in batch]
+                    switches.controller.install_idle(plans)
+                    with JobNetwork(switches) as network:
+                        rounds = [self._round(network, place, made) for place, made in batch]
+                        stay = waiting is self._staying
+                        if stay:
+                            network.fabric.reconfigure(None, self._first)
+                            self._carry(network, rounds)
+                            self.played.tasks = self.played.tasks[: -len(rounds)]
+                        network.fabric.reconfigure(None, self.circuits, None, self._dark_ps if stay else 0)
+                        for group in [rounds] if at_once or stay else [[one] for one in rounds]:
+                            self._carry(network, group)
+                            if progress is not None:
+                                progress("tasks", len(self.played.tasks), total)
+                        self._count(network, plans, 2 if stay else 1)
+                    switches.controller.uninstall_idle(plans)
             self.played.differing += compare_counters(
                 self.topology, self._expected, switches.controller.read_counters()
             )
@@ -226,10 +243,11 @@ class _Player:
                 said = [found.error for found in network.statuses(one.job) if found.error]
                 yield f"{self._plan.tasks[one.place].name}: {said[0] if said else 'an endpoint still waits'}"
 
-    def _count(self, network: JobNetwork, plans: Sequence[Plan]) -> None:
+    def _count(self, network: JobNetwork, plans: Sequence[Plan], times: int) -> None:
         """What links have carried since this network began, beside what plans predict."""
         network.advance(network.now + 2 * max(plan.rtt_ps for plan in plans))
-        predicted = add(*(predict(plan, Operation.PUSH_PULL, self._elements(plan), lead=0) for plan in plans))
+        once = [predict(plan, Operation.PUSH_PULL, self._elements(plan), lead=0) for plan in plans]
+        predicted = add(*once * times)
         links = network.fabric.links.array()
         counted = {
             hop: Traffic(frames, size)
@@ -260,7 +278,14 @@ class _Player:
 
 
 def play(
-    plan: GroomingPlan, *, lanes: int = LANES, seed: int = 1, at_once: bool = False, progress: Progress | None = None
+    plan: GroomingPlan,
+    *,
+    lanes: int = LANES,
+    seed: int = 1,
+    at_once: bool = False,
+    before: GroomingPlan | None = None,
+    dark_ps: int = 0,
+    progress: Progress | None = None,
 ) -> OpticalPlayed:
     """Play a round of every admitted task of a plan of trees.
 
@@ -273,6 +298,11 @@ def play(
     at_once : bool
         Tasks that fit into switches' slots together begin together, each at the pace of its slots; else one after the
         other.
+    before : GroomingPlan or None
+        What was lit before. Tasks that are not laid anew have a round then, all at once, and another one from the
+        moment on in which the ports that change go dark; the others follow when they are lit.
+    dark_ps : int
+        For how long.
     progress : Progress or None
         Told of tasks.
 
@@ -288,6 +318,4 @@ def play(
             f"policy: {plan.policy} sends each flow its own way, but switches forward by destination; on packets take "
             "best, best-opaque, groom-agg, opaque-agg or exact"
         )
-    return _Player(plan, lanes, seed).run(progress, at_once=at_once)
-
-
+    return _Player(plan, lanes, seed, before, dark_ps).run(progress, at_once=at_once)

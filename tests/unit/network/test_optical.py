@@ -1,5 +1,6 @@
 """Circuits, gates and pauses, by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,19 @@ def test_a_paused_endpoint_sends_nothing_and_goes_on() -> None:
     assert sent in (3, 4)  # the fourth begins as the pause does
     network.run(watch=[1])
     assert network.now == 50 * US + (10 - sent) * AT_10G + US + AT_10G + US
+
+
+def test_a_circuit_is_as_long_as_it_says_and_frames_under_way_keep_their_way() -> None:
+    """A lightpath through other cities: 30 us behind the cross-connect; the next circuit has no such way."""
+    topology = pods()
+    network = VirtualNetwork(topology, devices(topology))
+    [[link]] = lay_circuits(topology, [joined(topology, (0, 1))])
+    network.reconfigure("oxc1", [replace(link, delay_ps=link.delay_ps + 30 * US)])
+    network.inject("tor1", 1, frame(topology.node("h2").ip, 318), 5 * US)
+    network.inject("tor1", 1, frame(topology.node("h2").ip, 318), 15 * US)
+    network.reconfigure("oxc1", [link], 12 * US)
+    network.run(5 * US + 2 * AT_10G + 33 * US - 1)
+    assert network.host_counters("h2").unclaimed == 1, "the second frame, on the short circuit, has overtaken the first"
+    network.run()
+    assert network.now == 5 * US + 2 * AT_10G + 33 * US
+    assert network.host_counters("h2").unclaimed == 2

@@ -1,6 +1,7 @@
 """The commands that decide: plans of one job, tasks and who runs them, turns, priorities, Slurm."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -30,8 +31,8 @@ from p4reduce.cli.flags import (
     Svg,
     TopologyArgument,
 )
-from p4reduce.cli.lists import death, delay, each, floats, link_change, named, network, texts
-from p4reduce.control_plane import FORECASTS, POLICIES, PRIORITY_POLICIES, SCHEDULERS
+from p4reduce.cli.lists import death, delay, each, floats, integers, link_change, named, network, rate, texts
+from p4reduce.control_plane import FORECASTS, GROOMERS, POLICIES, PRIORITY_POLICIES, SCHEDULERS
 from p4reduce.runs.settings import TOPOLOGY, Described, Loss, Settings
 from p4switch.base.files import naming, open_file
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -43,10 +44,12 @@ GROUPS: Final = {
     "plan": "Show the plan of a job: where its tensors are summed, and what each link will carry.",
     "tasks": "Submit, list, show and cancel AI tasks, which 'p4reduce orchestrate' runs.",
     "tdm": "Plan and play turns (TDM) of training jobs over an optical cross-connect.",
+    "optical": "Groom AI tasks over lightpaths of a WDM network: wavelengths, transponders, sums on the way.",
     "priorities": "Compare priority policies for jobs that share links.",
     "slurm": "Run Slurm jobs on the hosts that p4reduce chooses, with all-reduce in the switches.",
 }
 OXC: Final = "oxc:pods=4,hosts=4,ports=2,rate=25G,delta=200us"
+WDM: Final = "wdm:graph=nobel-us,hosts=2"
 DATABASE: Final = Path("tasks.sqlite")
 
 
@@ -384,6 +387,134 @@ class TdmTrace:
     c_over_w: Annotated[float, Flag("Ratio of communication to training in an iteration.")] = 1.0
     seed: Seed = 1
     as_json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wdm:
+    """A WDM network, and how tasks are groomed there."""
+
+    topology: Annotated[str, Flag("WDM network: wdm: with graph, hosts, wavelengths, rate, slots, transponders (0: as "
+            "many as fibres can use) and access_rate.", "-t", parse=network)] = WDM  # fmt: skip
+    models: Annotated[int, Flag("Number of local models of each drawn task, at random hosts.", least=1)] = 15
+    demand: Annotated[int, Flag("Rate that a copy of a drawn task's model takes of a lightpath, in whole slots.",
+            parse=rate, default="10G")] = 10_000_000_000  # fmt: skip
+    phi: Annotated[float | None, Flag("Share of a new lightpath's worth that its first user is charged at least: 1 "
+            "lights few, 0 keeps ways short.", least=0, most=1,
+            default="0.25 for groom, 1 for groom-agg")] = None  # fmt: skip
+    lam: Annotated[float, Flag("Cost of a kilometre; a transponder costs 10, a fibre 1.", name="--lambda", least=0)] = 0
+    grid: Annotated[Literal["fixed", "flex"],
+            Flag("Spectrum: wavelengths, or slices of 12.5 GHz by modulation.")] = "fixed"  # fmt: skip
+    assign: Annotated[Literal["first-fit", "most-used"], Flag("Choice of the wavelength.")] = "first-fit"
+    shortest: Annotated[Literal["km", "fibres"], Flag("Measure of shortest paths, of spff, opaque and "
+            "lightpath-per-flow.")] = "km"  # fmt: skip
+    as_json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Grooming(_Wdm):
+    """The same with tasks that are all there at once."""
+
+    file: Annotated[Path | None, Flag("File of tasks as YAML or CSV, as for 'p4reduce tasks submit'; it replaces "
+            "--tasks, --models, --elements and --demand.", "-f", reads=True, default="drawn tasks")] = None  # fmt: skip
+    tasks: Annotated[int, Flag("Number of tasks that are drawn.", least=1, most=10_000)] = 30
+    elements: Annotated[int, Flag("Number of float32 parameters of a drawn task's model.", least=1)] = 61_706
+    moves: Annotated[int, Flag("Number of changes that best, best-opaque and best-flows try.", least=0)] = 1500
+    budget: Annotated[float, Flag("Largest ratio of fibre bytes of best and best-opaque to those of opaque-agg, of "
+            "best-flows to those of spff; 0: no limit.", least=0)] = 1.1  # fmt: skip
+    time_limit: Annotated[float, Flag("Number of seconds that exact may take.", least=0.1)] = 60.0
+
+
+Groomer = Annotated[str, Flag("Policy: best, best-opaque, best-flows, exact, groom-agg, groom, opaque-agg, opaque, "
+        "spff or lightpath-per-flow.", parse=named(GROOMERS))]  # fmt: skip
+Groomers = Annotated[Sequence[str], Flag("Policies to compare, separated by commas.", "-p",
+        parse=each(GROOMERS.check))]  # fmt: skip
+Seeds = Annotated[Sequence[int], Flag("Seeds of the tasks, as 0..4.", parse=integers)]
+
+
+@command(
+    "optical plan",
+    "p4reduce optical plan",
+    "p4reduce optical plan -t wdm:graph=germany50 --policy spff",
+    "p4reduce optical plan -t wdm:graph=nobel-us,hosts=2,wavelengths=80,transponders=0 --grid flex --json",
+)
+class OpticalPlan(_Grooming):
+    """Plan lightpaths, their wavelengths, and which of their slots each task's tree or flows take."""
+
+    policy: Groomer = "best"
+    seed: Seed = 1
+
+
+@command(
+    "optical run",
+    "p4reduce optical run",
+    "p4reduce optical run -t wdm:graph=germany50 --policy groom-agg --json",
+    "p4reduce optical run -t wdm:graph=nobel-us,hosts=2,access_rate=400G --at-once",
+)
+class OpticalRun(_Grooming):
+    """Play a round of every admitted task on packets: lightpaths as circuits, sums in the P4 program at routers.
+
+    The command checks every sum, the bytes on every lightpath and link, and that nothing is lost or misrouted. It needs
+    a policy that forms sums on the way. The exit code is 1 when a sum is wrong or a link carried anything else than was
+    predicted.
+    """
+
+    policy: Groomer = "best"
+    seed: Seed = 1
+    lanes: Lanes = 256
+    at_once: Annotated[bool, Flag("Begin rounds together, as many as switches have slots for; else one after the "
+            "other.")] = False  # fmt: skip
+
+
+@command(
+    "optical regroom",
+    "p4reduce optical regroom",
+    "p4reduce optical regroom -t wdm:graph=germany50 --policy groom-agg --price 2 --dark 50ms --json",
+)
+class OpticalRegroom(_Grooming):
+    """Plan tasks, search for a plan with fewer transponders, and change from one to the other on packets.
+
+    Each task that is laid anew is interrupted, and must save --price transponders. The rounds of all others go on while
+    the transponders that change are dark. Checks and exit code are those of 'p4reduce optical run'.
+    """
+
+    policy: Annotated[str, Flag("Policy of the first plan: one that forms sums on the way.",
+            parse=named(GROOMERS))] = "opaque-agg"  # fmt: skip
+    price: Annotated[float, Flag("Number of transponders that each task that is laid anew must save.", least=0)] = 2.0
+    dark: Annotated[int, Flag("Time in which transponders that change are dark.", parse=delay, default="10ms")] = (
+        10 * PS_PER_MS
+    )
+    seed: Seed = 1
+    lanes: Lanes = 256
+
+
+@command("optical compare",
+         "p4reduce optical compare", "p4reduce optical compare -t wdm:graph=germany50 --seeds 100..104")  # fmt: skip
+class OpticalCompare(_Grooming):
+    """Plan the same tasks under several policies, and print a line for each: means over seeds with 95 % intervals."""
+
+    policies: Groomers = ("lightpath-per-flow", "spff", "opaque", "groom", "opaque-agg", "groom-agg", "best")
+    seeds: Seeds = (1,)
+
+
+@command(
+    "optical arrivals",
+    "p4reduce optical arrivals -t wdm:graph=germany50 --loads 40,80,120",
+    "p4reduce optical arrivals --loads 100 --policies groom-agg --moved 0,1,4 --seeds 0..9 --json",
+)
+class OpticalArrivals(_Wdm):
+    """Let tasks come and go (Poisson arrivals, exponential stays): blocking by load, and what re-grooming saves.
+
+    Where a task would be blocked, up to --moved running tasks are laid anew to make room; each of them is interrupted.
+    Tasks that come in the first three mean stays fill the network, and are not counted.
+    """
+
+    policies: Groomers = ("spff", "groom", "opaque-agg", "groom-agg")
+    arrivals: Annotated[int, Flag("Number of arrivals that are counted.", least=1, most=100_000)] = 500
+    loads: Annotated[Sequence[float], Flag("Loads in Erlang: tasks that would run on average if none were blocked.",
+            parse=floats)] = (20, 40, 80, 120)  # fmt: skip
+    moved: Annotated[Sequence[int], Flag("Numbers of running tasks that may be laid anew for one that would be "
+            "blocked.", parse=integers)] = (0,)  # fmt: skip
+    seeds: Seeds = (0, 1, 2)
 
 
 @command("priorities policies", "p4reduce priorities policies", "p4reduce priorities policies --json | jq '.[].name'")

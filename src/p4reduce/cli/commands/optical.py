@@ -1,0 +1,195 @@
+"""``p4reduce optical``: AI tasks over lightpaths."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from p4reduce.base.errors import Failed
+from p4reduce.base.output import Output, Progress, progress_bar, time_text
+from p4reduce.cli.flags.schedule import OpticalArrivals, OpticalCompare, OpticalPlan, OpticalRegroom, OpticalRun
+from p4reduce.control_plane.optical import policies
+from p4reduce.control_plane.optical.arrivals import arrive, interval
+from p4reduce.control_plane.optical.plan import GroomingPlan
+from p4reduce.control_plane.optical.policies import Options, draw_tasks, groom
+from p4reduce.control_plane.orchestrator import read_traces
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.files import wdm_of
+from p4reduce.topologies.wdm import Wdm
+
+if TYPE_CHECKING:
+    from p4reduce.play.optical import OpticalPlayed
+
+Flags = OpticalPlan | OpticalRun | OpticalRegroom | OpticalCompare
+All = Flags | OpticalArrivals
+COLUMNS: Final[dict[str, tuple[str, str]]] = {
+    "blocked": ("blocked", "{:.4g}"),
+    "transponders": ("transponders", "{:.4g}"),
+    "most_at_a_node": ("most at a node", "{:.3g}"),
+    "wavelengths": ("wavelengths", "{:.3g}"),
+    "wavelength_links": ("wavelength-links", "{:.4g}"),
+    "fill": ("slots filled", "{:.0%}"),
+    "bypassed": ("lightpaths that bypass", "{:.0%}"),
+    "fibre_bytes": ("fibre MB a task", "{:.2f}"),
+    "router_bytes": ("router MB a task", "{:.2f}"),
+    "latency_ms": ("latency, ms", "{:.2f}"),
+}
+"""measures of a plan, and how they are written; bytes in millions"""
+
+
+def _options(flags: All, seed: int, progress: Progress) -> Options:
+    plain = Options(flags.phi, flags.lam, flags.grid, flags.assign, flags.shortest, seed, progress=progress)
+    if isinstance(flags, OpticalArrivals):
+        return plain
+    return replace(plain, moves=flags.moves, budget=flags.budget, time_limit_s=flags.time_limit)
+
+
+def _tasks(flags: Flags, network: Wdm, seed: int) -> list[Task]:
+    if flags.file is not None:
+        return read_traces([flags.file])
+    return draw_tasks(
+        network, seed, tasks=flags.tasks, models=flags.models, elements=flags.elements, demand_bps=flags.demand
+    )
+
+
+def _shown(measure: str, value: float) -> str:
+    return COLUMNS[measure][1].format(value / 1e6 if measure.endswith("_bytes") else value)
+
+
+# ``p4reduce optical plan``: lightpaths, and what uses them.
+
+
+def _planned(flags: OpticalPlan | OpticalRun | OpticalRegroom, output: Output) -> GroomingPlan:
+    network = wdm_of(flags.topology)
+    tasks = _tasks(flags, network, flags.seed)
+    with progress_bar(output) as open_bar:
+        return groom(flags.policy, tasks, network, _options(flags, flags.seed, open_bar(flags.policy)))
+
+
+def plan(flags: OpticalPlan) -> None:
+    """Lightpaths, wavelengths and slots."""
+    output = Output(as_json=flags.as_json)
+    made = _planned(flags, output)
+    output.data(made.as_data())
+    used = [0] * len(made.lightpaths)
+    for own in made.uses:
+        for use in own:
+            used[use.lightpath] += len(use.slots)
+    rows = [
+        [str(number), " - ".join(one.path), str(one.first) if one.count == 1 else f"{one.first}+{one.count}",
+         f"{used[number]}/{made.network.slots}"]
+        for number, one in enumerate(made.lightpaths)
+    ]  # fmt: skip
+    output.table(["lightpath", "path", "wavelength" if flags.grid == "fixed" else "slices", "slots"], rows)
+    metrics = made.metrics()
+    output.line(f"{made.policy}: {made.blocked} of {len(made.tasks)} tasks blocked")
+    output.line(", ".join(f"{COLUMNS[name][0]} {_shown(name, metrics[name])}" for name in list(COLUMNS)[1:]))
+    if made.bound:
+        output.line(f"cost {made.cost:g} (10 a transponder, 1 a fibre), no plan below {made.bound:g}")
+
+
+# ``p4reduce optical run`` and ``regroom``: on packets.
+
+
+def run(flags: OpticalRun) -> None:
+    """Play the plan."""
+    from p4reduce.play.optical import play  # noqa: PLC0415  (compiles the switch)
+
+    output = Output(as_json=flags.as_json)
+    made = _planned(flags, output)
+    with progress_bar(output) as open_bar:
+        played = play(made, lanes=flags.lanes, seed=flags.seed, at_once=flags.at_once, progress=open_bar(made.policy))
+    _checked(output, played, {"blocked": made.blocked})
+
+
+def regroom(flags: OpticalRegroom) -> None:
+    """Play the change."""
+    from p4reduce.play.optical import play  # noqa: PLC0415
+
+    output = Output(as_json=flags.as_json)
+    before = _planned(flags, output)
+    with progress_bar(output) as open_bar:
+        bar = open_bar("search")
+        after = policies.regroom(before, _options(flags, flags.seed, bar), flags.price)
+        played = play(after, lanes=flags.lanes, seed=flags.seed, before=before, dark_ps=flags.dark, progress=bar)
+    kept = len({*before.lightpaths} & {*after.lightpaths})
+    anew = [before.tasks[place].name for place in policies.laid_anew(before, after)]
+    found = {"transponders": [before.transponders, after.transponders], "kept": kept, "laid_anew": anew}
+    _checked(output, played, found | {"blocked": after.blocked})
+    output.line(
+        f"transponders {before.transponders} before, {after.transponders} after; {kept} lightpaths stay, {len(anew)} "
+        f"tasks are laid anew, {len(played.tasks) - len(anew)} go on through {time_text(flags.dark)} of darkness"
+    )
+
+
+def _checked(output: Output, played: "OpticalPlayed", more: dict[str, Any]) -> None:
+    output.data(played.as_data() | more)
+    rows = [
+        [one.task, time_text(one.latency_ps), time_text(one.predicted_ps), f"{one.off:+.2%}",
+         "yes" if one.exact else "NO"]
+        for one in played.tasks
+    ]  # fmt: skip
+    output.table(["task", "latency", "predicted", "off", "sum exact"], rows)
+    right = sum(a == b for a, b in zip(played.lightpath_bytes, played.predicted_bytes, strict=True))
+    output.line(
+        f"{played.policy}: {right} of {len(played.lightpath_bytes)} lightpaths carried the predicted bytes; frames "
+        f"lost {played.lost}, misrouted {played.misrouted}, resent {played.resends}; {more['blocked']} tasks blocked"
+    )
+    if not played.exact:
+        raise Failed(f"{played.policy}: a sum is wrong")
+    if played.differing or played.lost or played.misrouted:
+        raise Failed(f"{played.policy}: {played.differing[0] if played.differing else 'frames were lost or misrouted'}")
+
+
+# ``p4reduce optical compare`` and ``arrivals``: several policies, over seeds.
+
+
+def _cell(measure: str, values: list[float]) -> str:
+    mean, half = interval(values)
+    return _shown(measure, mean) + (f" ± {_shown(measure, half)}" if len(values) > 1 else "")
+
+
+def compare(flags: OpticalCompare) -> None:
+    """A line for each policy."""
+    output = Output(as_json=flags.as_json)
+    network = wdm_of(flags.topology)
+    found: list[dict[str, Any]] = []
+    with progress_bar(output) as open_bar:
+        for policy in flags.policies:
+            bar = open_bar(policy)
+            for seed in flags.seeds:
+                made = groom(policy, _tasks(flags, network, seed), network, _options(flags, seed, bar))
+                found.append({"policy": policy, "seed": seed, **made.metrics()})
+    output.data(found)
+    rows = [
+        [policy, *(_cell(name, [one[name] for one in found if one["policy"] == policy]) for name in COLUMNS)]
+        for policy in flags.policies
+    ]
+    output.table(["policy", *(heading for heading, _ in COLUMNS.values())], rows)
+
+
+ARRIVED: Final = {"blocked": "{:.1%}", "interrupted": "{:.1%}", "running": "{:.1f}", "transponders": "{:.0f}"}
+
+
+def arrivals(flags: OpticalArrivals) -> None:
+    """Blocking by load."""
+    output = Output(as_json=flags.as_json)
+    network = wdm_of(flags.topology)
+    found, rows = [], []
+    with progress_bar(output) as open_bar:
+        for policy in flags.policies:
+            for load in flags.loads:
+                for moved in flags.moved:
+                    bar = open_bar(f"{policy}, {load:g} Erlang")
+                    options = _options(flags, 0, bar)
+                    own = [
+                        arrive(policy, network, load, arrivals=flags.arrivals, models=flags.models, moved=moved,
+                               demand_bps=flags.demand, seed=seed, options=options, progress=bar)
+                        for seed in flags.seeds
+                    ]  # fmt: skip
+                    found += own
+                    cells = []
+                    for name, show in ARRIVED.items():
+                        mean, half = interval([getattr(one, name) for one in own])
+                        cells.append(show.format(mean) + (f" ± {show.format(half)}" if len(own) > 1 else ""))
+                    rows.append([policy, f"{load:g}", str(moved), *cells])
+    output.data([vars(one) for one in found])
+    output.table(["policy", "Erlang", "may be moved", *ARRIVED], rows)

@@ -1,0 +1,528 @@
+"""The study of grooming: policies on two networks, optima of small ones, arrivals, and packets."""
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final
+
+from p4reduce.control_plane.optical.arrivals import arrive
+from p4reduce.control_plane.optical.auxiliary import SLICES
+from p4reduce.control_plane.optical.policies import FLOWS, Options, draw_tasks, groom, laid_anew, regroom
+from p4reduce.play.optical import play
+from p4reduce.topologies import TopologyBuilder
+from p4reduce.topologies.wdm import Wdm, wdm
+from studies.frame import (
+    Bar,
+    Part,
+    Study,
+    StudyResult,
+    at_least,
+    at_most,
+    by_seed,
+    column,
+    columns_of,
+    percent,
+    record,
+    scaled,
+)
+from studies.optical.reader import faults
+from studies.pages import Chart
+
+DEVELOPED: Final = range(10)
+HELD_OUT: Final = range(100, 110)
+GRAPHS: Final = {"nobel-us": 2, "germany50": 1}
+"""and hosts in each city"""
+PLENTY, FEW = "W=80, X free", "W=X=16"
+POLICIES: Final = ("lightpath-per-flow", "spff", "spff by fibres", "opaque", "groom", "opaque-agg", "groom-agg")
+LAMBDAS: Final = (0.0, 0.005, 0.02, 0.05, 0.1)
+NEARLY_FREE: Final = {"nobel-us": 0.02, "germany50": 0.1}
+"""chosen on seeds 0 to 5"""
+FLOW_MOVES: Final = 200
+"""of `best-flows`, which takes ten times as long for each"""
+
+
+@dataclass(frozen=True)
+class OpticalSettings:
+    """Every parameter of the study.
+
+    Attributes
+    ----------
+    seeds : tuple of int
+        Of the tasks; what takes long has the first few of them.
+    small : bool
+        One network, few moves.
+    """
+
+    seeds: tuple[int, ...] = tuple(HELD_OUT)
+    small: bool = False
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """Networks."""
+        return tuple(GRAPHS)[: 1 if self.small else None]
+
+
+QUICK: Final = OpticalSettings(seeds=(1, 2), small=True)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One policy, network and seed."""
+
+    graph: str
+    policy: str
+    seed: int
+    setting: str = FEW
+    lam: float = 0.0
+    grid: str = "fixed"
+    small: bool = False
+
+    @property
+    def network(self) -> Wdm:
+        """Fibres and transponders."""
+        most, transponders = (80, 0) if self.setting == PLENTY else (16, 16)
+        return wdm(self.graph, wavelengths=most, transponders=transponders, hosts=GRAPHS[self.graph])
+
+    @property
+    def options(self) -> Options:
+        """Of the policy."""
+        moves = 60 if self.small else FLOW_MOVES if self.policy == "best-flows" else 1500
+        return Options(
+            lam=self.lam,
+            grid=self.grid,  # type: ignore[arg-type]
+            shortest="fibres" if self.policy.endswith("by fibres") else "km",
+            moves=moves,
+            budget=0.0 if self.policy.endswith("no budget") else 1.1,
+        )
+
+
+@record
+class PlanRow:
+    """One plan, means over its tasks."""
+
+    graph: str = column("network")
+    setting: str = column("optics")
+    grid: str = column("grid")
+    lam: float = column("lambda", "{:g}")
+    policy: str = column("policy")
+    seed: int
+    blocked: float = column("blocked of 30", "{:.1f}")
+    transponders: float = column("transponders", "{:.1f}")
+    most_at_a_node: float = column("most at a node", "{:.1f}")
+    wavelengths: float = column("wavelengths", "{:.1f}")
+    wavelength_links: float = column("wavelength-links", "{:.0f}")
+    bypassed: float = column("lightpaths that bypass", percent(0))
+    fill: float = column("slots filled", percent(0))
+    fibre_bytes: float = column("fibre MB a task", scaled(1e-6, "{:.2f}"))
+    router_bytes: float = column("router MB a task", scaled(1e-6, "{:.2f}"))
+    latency_ms: float = column("latency, ms", "{:.2f}")
+    faults: int = column("faults", "{:.0f}")
+    """that the reader found"""
+    members: float = column("cities that are members", percent(0))
+    """share of a network's cities that a task touches: where it touches all there is nothing to bypass"""
+    seconds: float = column("CPU s", "{:.2f}")
+
+
+def plan_row(cell: Cell) -> Iterator[PlanRow]:
+    """Plan, read and count."""
+    network = cell.network
+    tasks = draw_tasks(network, cell.seed)
+    began = time.process_time()
+    made = groom(cell.policy.split(" by ")[0].split(",")[0], tasks, network, cell.options)
+    seconds = time.process_time() - began
+    metrics = made.metrics()
+    touched = [len({network.home[host] for host in (task.server, *task.workers)}) for task in tasks]
+    known = {name: metrics[name] for name in (one.name for one in fields(PlanRow)) if name in metrics}
+    yield PlanRow(
+        graph=cell.graph,
+        setting=cell.setting,
+        grid=cell.grid,
+        lam=cell.lam,
+        policy=cell.policy,
+        seed=cell.seed,
+        faults=len(faults(made.as_data(), SLICES if cell.grid == "flex" else None)),
+        members=statistics.fmean(touched) / len(network.nodes),
+        seconds=seconds,
+        **known,
+    )
+
+
+def policy_cells(settings: OpticalSettings) -> Iterator[Cell]:
+    """Policies that take tasks one after the other, with plenty and with little."""
+    for graph in settings.graphs:
+        for setting in (PLENTY, FEW):
+            for policy in POLICIES:
+                for seed in settings.seeds:
+                    yield Cell(graph, policy, seed, setting)
+
+
+def search_cells(settings: OpticalSettings) -> Iterator[Cell]:
+    """Searches, with plenty; `best` with little, too."""
+    for seed in settings.seeds:
+        for graph in settings.graphs:
+            yield Cell(graph, "best", seed, FEW, small=settings.small)
+            for policy in ("best", "best-opaque", "best, no budget", "best-flows"):
+                yield Cell(graph, policy, seed, PLENTY, small=settings.small)
+
+
+def lambda_cells(settings: OpticalSettings) -> Iterator[Cell]:
+    """`groom-agg` with kilometres that cost."""
+    return (
+        Cell(graph, "groom-agg", seed, lam=lam)
+        for graph in settings.graphs
+        for lam in LAMBDAS
+        for seed in settings.seeds
+    )
+
+
+def flex_cells(settings: OpticalSettings) -> Iterator[Cell]:
+    """The flexible grid, without limits of transponders."""
+    return (
+        Cell(graph, policy, seed, PLENTY, grid="flex")
+        for graph in settings.graphs
+        for policy in ("spff", "groom", "opaque-agg", "groom-agg")
+        for seed in settings.seeds
+    )
+
+
+# Small networks, with optima.
+
+
+SMALL: Final = 20
+"""instances, seeds from that of the study on"""
+
+
+@record
+class SmallRow:
+    """One small network: costs of lightpaths, 10 a transponder and 1 a fibre."""
+
+    seed: int
+    exact: float = column("exact", "{:.1f}")
+    bound: float = column("bound", "{:.1f}")
+    best: float = column("best", "{:.1f}")
+    greedy: float = column("groom-agg", "{:.1f}")
+    over: float = column("best / exact", "{:.4f}")
+    blocked: int
+
+
+def ring(seed: int) -> Wdm:
+    """Six cities in a ring with two chords, four wavelengths of four slots."""
+    draw, builder = random.Random(80_000 + seed), TopologyBuilder("ring")  # noqa: S311
+    for city in range(6):
+        builder.switch(f"c{city}")
+        builder.host(f"c{city}-h1")
+        builder.link(f"c{city}-h1", f"c{city}", "40G", "1us")
+    for a, b in [*((city, (city + 1) % 6) for city in range(6)), (0, 3), (1, 4)]:
+        builder.link(f"c{a}", f"c{b}", "100G", f"{draw.randint(50, 300) * 4900}ns")
+    return Wdm(builder.build(), wavelengths=4, slots=4, transponders=16)
+
+
+def small_row(seed: int) -> Iterator[SmallRow]:
+    """Five tasks of three local models, two slots each."""
+    network = ring(seed)
+    tasks = draw_tasks(network, seed, tasks=5, models=3, demand_bps=50 * 10**9)
+    plans = [groom(policy, tasks, network, Options(budget=0.0)) for policy in ("exact", "best", "groom-agg")]
+    exact, best, greedy = (plan.cost + 1000.0 * plan.blocked for plan in plans)
+    yield SmallRow(seed, exact, plans[0].bound, best, greedy, best / exact, plans[0].blocked)
+
+
+# Arrivals.
+
+
+@dataclass(frozen=True)
+class Coming:
+    """One policy at one load."""
+
+    policy: str
+    load: float
+    moved: int
+    seed: int
+    arrivals: int
+
+
+@record
+class ArrivalRow:
+    """What became of the tasks."""
+
+    policy: str = column("policy")
+    moved: int = column("may be moved", "{:.0f}")
+    load: float = column("Erlang", "{:g}")
+    seed: int
+    blocked: float = column("blocked", percent(2))
+    interrupted: float = column("interruptions a task", percent(2))
+    running: float = column("running", "{:.1f}")
+    transponders: float = column("transponders", "{:.1f}")
+
+
+def arrival_cells(settings: OpticalSettings) -> Iterator[Coming]:
+    """On nobel-us, W = X = 16."""
+    for policy, moves in (("spff", (0, 2)), ("groom", (0,)), ("opaque-agg", (0, 2)), ("groom-agg", (0, 1, 2, 4))):
+        for load in (20.0, 40.0, 80.0, 120.0):
+            for moved in moves:
+                for seed in settings.seeds[:5]:
+                    yield Coming(policy, load, moved, seed, 50 if settings.small else 300)
+
+
+def arrival_row(cell: Coming) -> Iterator[ArrivalRow]:
+    """Play them."""
+    network = wdm("nobel-us", hosts=2)
+    found = arrive(cell.policy, network, cell.load, arrivals=cell.arrivals, moved=cell.moved, seed=cell.seed)
+    yield ArrivalRow(
+        cell.policy,
+        cell.moved,
+        cell.load,
+        cell.seed,
+        found.blocked,
+        found.interrupted,
+        found.running,
+        found.transponders,
+    )
+
+
+# Packets.
+
+
+@record
+class PacketRow:
+    """Rounds of all tasks of a plan, on packets."""
+
+    graph: str = column("network")
+    policy: str = column("policy")
+    at_once: bool = column("at once")
+    seed: int
+    tasks: int = column("tasks", "{:.0f}")
+    lightpaths: int = column("lightpaths", "{:.0f}")
+    differing: int = column("links or lightpaths off the prediction", "{:.0f}")
+    lost: int = column("lost, misrouted or resent", "{:.0f}")
+    wrong: int = column("wrong sums", "{:.0f}")
+    worst: float = column("latency off the formula, worst", percent(3))
+    latency_ms: float = column("latency, ms", "{:.3f}")
+
+
+@dataclass(frozen=True)
+class Played:
+    """A plan to play."""
+
+    cell: Cell
+    at_once: bool
+
+
+def packet_cells(settings: OpticalSettings) -> Iterator[Played]:
+    """One after the other, and at once where hosts' links are fast enough for that."""
+    for graph in settings.graphs:
+        for policy in ("opaque-agg", "groom-agg", "best"):
+            for seed in settings.seeds[: 1 if settings.small else 2]:
+                for at_once in (False, True) if policy == "groom-agg" else (False,):
+                    yield Played(Cell(graph, policy, seed, small=settings.small), at_once)
+
+
+def packet_row(one: Played) -> Iterator[PacketRow]:
+    """Play it."""
+    cell = one.cell
+    rate = "400G" if one.at_once else "40G"
+    network = wdm(cell.graph, hosts=GRAPHS[cell.graph], access_rate=rate)
+    made = groom(cell.policy, draw_tasks(network, cell.seed), network, cell.options)
+    played = play(made, at_once=one.at_once, seed=cell.seed)
+    off = sum(a != b for a, b in zip(played.lightpath_bytes, played.predicted_bytes, strict=True))
+    yield PacketRow(
+        graph=cell.graph,
+        policy=cell.policy,
+        at_once=one.at_once,
+        seed=cell.seed,
+        tasks=len(played.tasks),
+        lightpaths=len(played.lightpath_bytes),
+        differing=len(played.differing) + off,
+        lost=played.lost + played.misrouted + played.resends,
+        wrong=sum(not task.exact for task in played.tasks),
+        worst=played.worst,
+        latency_ms=statistics.fmean(task.latency_ps / 1e9 for task in played.tasks),
+    )
+
+
+# Re-grooming of what is there.
+
+
+@record
+class RegroomRow:
+    """A plan of `opaque-agg`, and what is made of it."""
+
+    graph: str = column("network")
+    price: float = column("transponders a task must save", "{:g}")
+    seed: int
+    moved: float = column("tasks laid anew, of 30", "{:.1f}")
+    saved: float = column("transponders saved", "{:.1f}")
+    share: float = column("of those there", percent(1))
+
+
+def regroom_cells(settings: OpticalSettings) -> Iterator[tuple[str, float, int, int]]:
+    """By network, price and seed."""
+    for graph in settings.graphs:
+        for price in (0.0, 0.5, 1.0, 2.0, 4.0):
+            for seed in settings.seeds[:3]:
+                yield graph, price, seed, 60 if settings.small else 600
+
+
+def regroom_row(cell: tuple[str, float, int, int]) -> Iterator[RegroomRow]:
+    """Plan, and plan again."""
+    graph, price, seed, moves = cell
+    network = wdm(graph, hosts=GRAPHS[graph])
+    before = groom("opaque-agg", draw_tasks(network, seed), network)
+    after = regroom(before, Options(moves=moves, seed=seed), price)
+    saved = before.transponders - after.transponders
+    yield RegroomRow(graph, price, seed, len(laid_anew(before, after)), saved, saved / before.transponders)
+
+
+# Bars.
+
+
+MEASURES: Final = ("blocked", "transponders", "most_at_a_node", "wavelengths", "wavelength_links", "bypassed", "fill",
+                   "fibre_bytes", "router_bytes", "latency_ms", "members", "seconds")  # fmt: skip
+BRIEF: Final = ("graph", "setting", "policy", "blocked", "transponders", "bypassed", "fibre_bytes", "latency_ms")
+PARTS: Final = (
+    Part("policies", "Policies that take tasks one after the other", policy_cells, plan_row, PlanRow,
+         by=("graph", "setting", "policy"), mean=MEASURES, brief=BRIEF),
+    Part("searches", "Searches", search_cells, plan_row, PlanRow, by=("graph", "setting", "policy"), mean=MEASURES,
+         brief=BRIEF, cost=lambda _: 60.0),
+    Part("lambda", "Kilometres that cost: transponders against latency, groom-agg", lambda_cells, plan_row, PlanRow,
+         by=("graph", "lam"), mean=("transponders", "fibre_bytes", "latency_ms")),
+    Part("flex", "The flexible grid", flex_cells, plan_row, PlanRow, by=("graph", "policy"), mean=MEASURES,
+         brief=("graph", "policy", "blocked", "transponders", "wavelength_links", "latency_ms")),
+    Part("exact", "A ring of six with two chords, five tasks: beside optima",
+         lambda settings: range(settings.seeds[0], settings.seeds[0] + (2 if settings.small else SMALL)), small_row,
+         SmallRow, by=(), lists=True, cost=lambda _: 30.0),
+    Part("arrivals", "Arrivals on nobel-us, W = X = 16", arrival_cells, arrival_row, ArrivalRow,
+         by=("policy", "moved", "load"), mean=("blocked", "interrupted", "running", "transponders"),
+         cost=lambda cell: cell.load * (20 if cell.policy == "groom" else 1)),
+    Part("regroom", "Re-grooming a plan of opaque-agg: what interruptions save", regroom_cells, regroom_row, RegroomRow,
+         by=("graph", "price"), mean=("moved", "saved", "share"), cost=lambda _: 10.0),
+    Part("packets", "On packets, W = X = 16", packet_cells, packet_row, PacketRow, by=("graph", "policy", "at_once"),
+         mean=("tasks", "lightpaths", "differing", "lost", "wrong", "worst", "latency_ms"), cost=lambda _: 100.0),
+)  # fmt: skip
+BySeed = Mapping[int | None, float]
+
+
+def bars(result: StudyResult) -> Iterator[Bar]:
+    """Of plans, of optima, on packets."""
+    for graph in result.settings.graphs:
+        yield from _of_plans(result, graph)
+        none: dict[str, Any] = {"graph": graph, "policy": "groom-agg"}
+        times = {lam: result.values("lambda", "latency_ms", graph=graph, lam=lam) for lam in LAMBDAS}
+        costs = {lam: result.values("lambda", "transponders", graph=graph, lam=lam) for lam in LAMBDAS}
+        for what, values, limit in (("latency", times, 0.85), ("transponders", costs, 1.05)):
+            lam = NEARLY_FREE[graph]
+            yield Bar(f"{graph}: {what} at lambda {lam:g} over that at 0", at_most(limit),
+                      by_seed(_over, values[lam], values[0.0]), "{:.3f}")  # fmt: skip
+        fixed = result.values("policies", "transponders", setting=PLENTY, **none)
+        yield Bar(f"{graph}: transponders of groom-agg, flexible grid over wavelengths", None,
+                  by_seed(_over, result.values("flex", "transponders", **none), fixed), "{:.3f}")  # fmt: skip
+    every = [row for part in ("policies", "searches", "lambda", "flex") for row in result.rows(part)]
+    yield Bar("plans in which the reader finds a fault", at_most(0), _of(every, lambda row: row.faults, sum), "{:.0f}",
+              every=True, seeds="any")  # fmt: skip
+    small = result.rows("exact")
+    yield Bar(
+        "small networks: best over the optimum", at_most(1.03), _of(small, lambda row: row.over), "{:.4f}", seeds="any"
+    )
+    yield Bar("small networks: best over the optimum, worst", at_most(1.08), _of(small, lambda row: row.over), "{:.4f}",
+              every=True, seeds="any")  # fmt: skip
+    yield Bar(
+        "small networks: groom-agg over the optimum",
+        None,
+        _of(small, lambda row: row.greedy / row.exact),
+        "{:.4f}",
+        seeds="any",
+    )
+    yield Bar(
+        "small networks: the optimum over its bound",
+        None,
+        _of(small, lambda row: row.exact / row.bound),
+        "{:.4f}",
+        seeds="any",
+    )
+    packets = result.rows("packets")
+    for name in ("differing", "lost", "wrong"):
+        text, value = columns_of(PacketRow)[name].heading, attrgetter(name)
+        yield Bar(f"packets: {text}", at_most(0), _of(packets, value, sum), "{:.0f}", every=True, seeds="any")
+    yield Bar("packets: latency off the formula, worst task", at_most(0.02), _of(packets, attrgetter("worst"), max),
+              percent(3), every=True, seeds="any")  # fmt: skip
+
+
+def _of_plans(result: StudyResult, graph: str) -> Iterator[Bar]:
+    def values(name: str, policy: str, setting: str = PLENTY) -> BySeed:
+        part = "searches" if policy.startswith("best") else "policies"
+        return result.values(part, name, graph=graph, setting=setting, policy=policy)
+
+    def over(name: str, policy: str, base: str, limit: float | None = None, *, every: bool = False) -> Bar:
+        return Bar(f"{graph}: {name.replace('_', ' ')}, {policy} / {base}", None if limit is None else at_most(limit),
+                   by_seed(_over, values(name, policy), values(name, base)), "{:.3f}", every=every)  # fmt: skip
+
+    us = graph == "nobel-us"
+    for policy in ("groom-agg", "best"):
+        yield Bar(
+            f"{graph}: tasks that {policy} blocks, {FEW}",
+            at_most(0),
+            values("blocked", policy, FEW),
+            "{:.0f}",
+            every=True,
+        )
+    yield Bar(
+        f"{graph}: tasks that spff blocks, {FEW}",
+        at_least(6 if us else 20),
+        values("blocked", "spff", FEW),
+        "{:.0f}",
+        every=True,
+    )
+    for policy in ("spff by fibres", "groom", "opaque"):
+        yield Bar(f"{graph}: tasks that {policy} blocks, {FEW}", None, values("blocked", policy, FEW), "{:.1f}")
+    yield over("transponders", "groom-agg", "spff", 0.5 if us else 0.3, every=True)
+    yield over("transponders", "groom-agg", "opaque-agg")
+    yield over("fibre_bytes", "groom-agg", "opaque-agg")
+    yield over("transponders", "best", "opaque-agg", 1.0, every=True)
+    yield over("transponders", "best", "opaque-agg", None if us else 0.93)
+    yield over("fibre_bytes", "best", "opaque-agg", 1.1, every=True)
+    yield over("transponders", "best", "best-opaque")
+    yield over("transponders", "best, no budget", "best-opaque")
+    yield over("fibre_bytes", "best, no budget", "opaque-agg")
+    yield over("transponders", "best", "best-flows")
+    yield over("latency_ms", "best", "spff")
+    yield Bar(f"{graph}: CPU seconds of best", at_most(10), values("seconds", "best"), "{:.1f}", every=True)
+
+
+def _over(a: float, b: float) -> float:
+    return a / b
+
+
+def _of(rows: Any, value: Callable[[Any], float], over: Callable[..., float] = statistics.fmean) -> BySeed:
+    found: dict[int | None, list[float]] = {}
+    for row in rows:
+        found.setdefault(row.seed, []).append(value(row))
+    return {seed: over(own) for seed, own in found.items()}
+
+
+CHARTS: Final = (
+    Chart("transponders", "Transponders, where there are plenty", ("policies", "searches"), "policy", "transponders",
+          ("graph",), kind="dots", where={"setting": PLENTY}),
+    Chart("blocked", "Tasks of 30 that are blocked, W = X = 16", "policies", "policy", "blocked", ("graph",),
+          kind="dots", where={"setting": FEW}),
+    Chart("front", "Transponders against latency by lambda", "lambda", "latency_ms", "transponders", ("graph",)),
+    Chart("arrivals", "Blocked tasks by load", "arrivals", "load", "blocked", ("policy", "moved")),
+)  # fmt: skip
+STUDY: Final = Study(
+    "optical",
+    "Grooming AI tasks over lightpaths",
+    "AI tasks over wavelengths, ROADMs and transponders: policies with and without sums on the way, optima of small "
+    "networks, arrivals with re-grooming, and packets.",
+    OpticalSettings,
+    QUICK,
+    PARTS,
+    DEVELOPED,
+    HELD_OUT,
+    bars,
+    CHARTS,
+    lambda result: (
+        "30 tasks of 15 local models (LeNet-5) at random hosts, lightpaths of 100 Gb/s in 10 slots, one slot for each "
+        f"copy. Policies without sums on the way: {', '.join(FLOWS)}. Fibres are as long as the graphs say."
+    ),
+)
