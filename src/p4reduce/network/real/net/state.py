@@ -14,6 +14,8 @@ import secrets
 import select
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -325,6 +327,23 @@ def remove_stale(*, also_alive: bool = False) -> Cleaned:
             killed += _end(path.name)
             removed.append(path.name)
     return Cleaned(tuple(removed), killed, tuple(alive))
+
+
+_GUARDIAN: Final = "import sys; sys.stdin.read(); from {} import remove_stale; remove_stale()"
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Have another process do what :func:`remove_stale` does as soon as this one ends within, by SIGKILL too."""
+    command = [sys.executable, "-c", _GUARDIAN.format(__name__)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True
+    ) as guardian:
+        try:
+            yield
+        finally:
+            guardian.kill()
 
 
 @contextlib.contextmanager
