@@ -267,7 +267,7 @@ class Agent:
         self.machine = machine
         self.here: Here | None = None
         self.offset_s = 0.0
-        """by which its clock is ahead of ours; known to half of the time that the answer took"""
+        """by which its clock is ahead of ours at least"""
         self.gone = ""
         """why it is"""
         self._emit = emit
@@ -325,7 +325,8 @@ class Agent:
         """Measure how far its clock is ahead."""
         asked = time.time()
         self.ask("clock")
-        self.offset_s = self.answer("clock", SILENT_S) - (asked + time.time()) / 2
+        there = self.answer("clock", SILENT_S)
+        self.offset_s = there - min(max(there, asked), time.time())  # none where it answered in between
 
     def start(
         self,
@@ -536,7 +537,7 @@ def examine(agents: Agents) -> list[tuple[str, str]]:
         agent.ask("listen", host=agents.master(agent)[0])
     for agent in there:
         with contextlib.suppress(ClusterError):  # it cannot listen at its own address, so that nobody reaches it
-            ports[agent.machine.name] = (agents.master(agent)[0], agent.answer("port", REACH_S))
+            ports[agent.machine.name] = (agents.master(agent)[0], agent.answer("port", BEGIN_S))
     with contextlib.ExitStack() as stack:
         for agent in there:
             name = agent.machine.name
@@ -546,7 +547,7 @@ def examine(agents: Agents) -> list[tuple[str, str]]:
                 targets[_LAUNCHER] = mine.getsockname()[:2]
             agent.ask("reach", addresses=list(targets.values()))
             with contextlib.suppress(ClusterError):
-                answers = agent.answer("reached", REACH_S * (len(targets) + 1))
+                answers = agent.answer("reached", BEGIN_S + REACH_S * len(targets))
                 reached |= {(name, other): good for other, good in zip(targets, answers, strict=True)}
             for other in ({_LAUNCHER} | {one.machine.name for one in there}) - targets.keys() - {name}:
                 reached[name, other] = False

@@ -20,10 +20,11 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from p4reduce import __version__
 from p4reduce.base.errors import RealError
+from p4reduce.base.output import Output
 from p4reduce.base.records import to_json, to_plain
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group import remote, transport
-from p4reduce.group.backend import Group, Joined, Served
+from p4reduce.group.backend import Group, Joined, Served, Tallied
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import Lost, Membership, Seats, free_ports
 from p4reduce.group.transport import Ticket
@@ -608,6 +609,13 @@ class _Coordinator:
         ended = why or f"ended with {how_ended(code)}{'' if lines else '; it wrote nothing to standard error'}"
         failure = f"rank {rank} {ended}"
         return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
+
+
+def table_of_calls(tallied: Iterable[Tallied], output: Output) -> None:
+    """What ranks called and what carried it; nothing where nothing was called."""
+    rows = [[one.collective, one.kind, one.by, f"{one.calls:,}", f"{one.octets:,}"] for one in tallied]
+    if rows:
+        output.table(["call", "type", "carried by", "calls", "bytes"], rows, title="Calls of all ranks")
 
 
 def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: int) -> dict[str, str]:

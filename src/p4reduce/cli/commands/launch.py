@@ -20,7 +20,7 @@ from p4reduce.group.backend import Span
 from p4reduce.group.remote import COMPUTE, RECORD, RESTART
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import claim
-from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Elsewhere, Joining, how_ended
+from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Elsewhere, Joining, how_ended, table_of_calls
 from p4reduce.runs.launch import launch as start
 from p4reduce.runs.runner import result_of_script
 from p4reduce.runs.traces import recorded, write_rank
@@ -85,7 +85,7 @@ def launch(flags: Launch) -> None:
                     for decision in cluster.decisions:
                         output.note(decision.describe())
                     _note_outside(cluster.outside, joins, flags.workers, output)
-                    result, spans = result_of_script(cluster), cluster.spans()
+                    result, spans, tallied = result_of_script(cluster), cluster.spans(), cluster.tallied()
                     if flags.record is not None:
                         _record(flags.record, recorded(cluster.told(), spans, cluster.size), output)
                     break
@@ -104,6 +104,7 @@ def launch(flags: Launch) -> None:
                 title=f"{flags.title}, {result.network.topology}",
                 spans=spans,
             )
+        table_of_calls(tallied, output)
 
 
 @contextmanager
