@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce import __version__
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
 from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Message, Options, Served, Tallied, Wait, info
 from p4reduce.group.communicator import Communicator
@@ -35,6 +34,7 @@ from p4reduce.group.transport import (
     PROTOCOL,
     TICKET,
     TLS,
+    VERSION,
     Address,
     Ticket,
     dial,
@@ -354,7 +354,7 @@ class Failure:
     change: Change | None = None
 
 
-SPOKEN: Final[Mapping[str, Any]] = {"protocol": PROTOCOL, "version": __version__, "order": sys.byteorder}
+SPOKEN: Final[Mapping[str, Any]] = {"protocol": PROTOCOL, "version": VERSION, "order": sys.byteorder}
 """What the first message says besides `Hello`: of both ends the same, or the coordinator refuses the rank."""
 Seats = Callable[[int, Membership | None], Served]
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
@@ -512,7 +512,7 @@ class RemoteBackend:
         self._clock.reach(greeting.now_ps)
         self._connection.settimeout(ANSWER_TIMEOUT_S)
         by = "a Unix socket" if isinstance(self._home, str) else f"TLS, {' or '.join(self._home.addresses)}"
-        info(f"{__version__}: rank {self._hello.rank} of {self.size} came in by {by}")
+        info(f"{VERSION}: rank {self._hello.rank} of {self.size} came in by {by}")
 
     def collective(
         self,
@@ -725,7 +725,7 @@ def _hello(header: dict[str, Any], start: str) -> Hello:
         if value != SPOKEN[name]:
             raise ClusterError(
                 f"rank {short(header.get('rank'))} has another {name} than the coordinator: {short(value)}, "
-                f"not {SPOKEN[name]!r}; install p4reduce {__version__} on its machine"
+                f"not {SPOKEN[name]!r}; install p4reduce {VERSION} on its machine"
             )
     try:
         hello = from_plain(Hello, header, "hello")

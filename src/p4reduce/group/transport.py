@@ -28,6 +28,8 @@ from p4switch.base.files import read_text, whole
 
 PROTOCOL: Final = 2
 """Of the messages in ``group/remote.py``; ends of different protocols refuse each other."""
+VERSION: Final[str] = sys.modules[__name__.partition(".")[0]].__version__
+"""Of the package, which is imported before its modules."""
 TICKET: Final = "P4REDUCE_TICKET"
 """File of the `Ticket` of a group on another machine."""
 UNIX: Final = "unix:"
