@@ -347,6 +347,8 @@ class Launched:
     """Ranks that joined the group."""
     survived: tuple[str, ...] = ()
     """Ranks that failed, and how, without which the others went on."""
+    strangers: int = 0
+    """Connections from other machines that were no rank's."""
 
 
 @dataclass(frozen=True)
@@ -538,7 +540,8 @@ class _Coordinator:
             left.remove(rank)
         if self._group.failure is not None:  # whatever the ranks made of it
             raise self._group.failure
-        return Launched(0, None, connected=len(self._taken), survived=tuple(survived))
+        strangers = self._listener.strangers
+        return Launched(0, None, connected=len(self._taken), survived=tuple(survived), strangers=strangers)
 
     def _begin(self, command: Sequence[str], rank: int, alone: Names) -> None:
         """Start a rank; ``alone``: variables that are its own."""
@@ -572,11 +575,6 @@ class _Coordinator:
             del own["GLOO_SOCKET_IFNAME"]  # the agent knows which one
             found.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
         return found
-
-    @property
-    def strangers(self) -> int:
-        """Connections to its port that were no rank's."""
-        return self._listener.strangers
 
     def note_joined(self, ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
         """Workers have come in; their processes are to begin. From any thread."""

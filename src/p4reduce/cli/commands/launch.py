@@ -85,6 +85,8 @@ def launch(flags: Launch) -> None:
                     for decision in cluster.decisions:
                         output.note(decision.describe())
                     _note_outside(cluster.outside, joins, flags.workers, output)
+                    if launched.strangers:
+                        output.note(f"{launched.strangers} connections were no rank's, and were closed")
                     result, spans, tallied = result_of_script(cluster), cluster.spans(), cluster.tallied()
                     if flags.record is not None:
                         _record(flags.record, recorded(cluster.told(), spans, cluster.size), output)
