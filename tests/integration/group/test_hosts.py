@@ -165,9 +165,11 @@ def test_a_launcher_that_is_killed_leaves_nothing_anywhere(world):
         enter = [] if world.made[0].path is None else ["nsenter", f"--net={world.made[0].path}"]
         command = [*enter, sys.executable, "-c", LAUNCHER, str(file)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
-            assert {launcher.stdout.readline().split()[1] for _ in range(2)} == {"here"}
-            assert len(left()) >= 2
-            launcher.kill()
+            try:
+                assert {launcher.stdout.readline().split()[1] for _ in range(2)} == {"here"}
+                assert len(left()) >= 2
+            finally:
+                launcher.kill()
         assert gone_in(5)
 
 
@@ -375,6 +377,7 @@ def test_clocks_small_mtus_and_missing_ways_are_named():
 
 
 @needs_namespaces
+@pytest.mark.soak
 def test_planted_faults_are_found_on_machines(world):
     with machines(3) as made:
         known_to_ssh(world.folder, made)
