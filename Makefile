@@ -99,7 +99,8 @@ bench-strangers: PARTS = strangers  ## senders that know nothing of each other o
 bench-start: PARTS = start,scale,from-nothing  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is; fat-trees of 1,024 and 3,456 hosts, large tensors
 bench-real: PARTS = veth-forwarding,veth-aggregation  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
 bench-live: PARTS = live,live-commands  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
-bench-dataplane bench-fabric bench-plans bench-loss bench-strangers bench-start bench-real bench-live: $(WARM)
+bench-machines: PARTS = carrying  ## what TLS adds to a collective of ranks on other machines, beside a Unix socket
+bench-dataplane bench-fabric bench-plans bench-loss bench-strangers bench-start bench-real bench-live bench-machines: $(WARM)
 	@$(BIN)/python -m studies bench --parts $(PARTS) --out out/$@ $(BENCH)
 
 bench-wrong: $(INSTALLED)  ## processor time of wrong commands, each under half a second, and of helps

@@ -3,8 +3,9 @@
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from pyroute2 import IPRoute
@@ -12,6 +13,8 @@ from pyroute2 import IPRoute
 from p4reduce.network.real.net.namespaces import inside, new_namespace
 
 T = TypeVar("T")
+SSH = str(Path(__file__).with_name("ssh"))
+"""stands for ssh(1)"""
 
 
 @functools.cache
@@ -49,6 +52,13 @@ class Machine:
                 route.link("set", index=index, state="down")
 
         first.run(down)
+
+
+def known_to_ssh(folder: Path, made: Sequence[Machine]) -> dict[str, str]:
+    """The environment in which `SSH` reaches machines by the names pc1, pc2, …; the first one is the launcher's own."""
+    rows = [f"pc{number} {one.path or '-'} {one.address} {made[0].address}\n" for number, one in enumerate(made, 1)]
+    (folder / "machines").write_text("".join(rows))
+    return {"MACHINES": str(folder / "machines"), "XDG_STATE_HOME": str(folder / "state")}
 
 
 @contextlib.contextmanager

@@ -85,6 +85,22 @@ def octets(text: str, flag: str) -> int:
     return int(value * unit)
 
 
+_MACHINE: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.@-]*)(?:(?::|\s+slots=)([1-9][0-9]{0,5}))?")
+
+
+def machines(text: str, flag: str) -> list[tuple[str, int | None]]:
+    """Names of machines, each with its slots or None: 'pc1,user@pc2:4'; of a file's line 'pc2 slots=4'."""
+    found = []
+    for part in texts(text, flag):
+        one = _MACHINE.fullmatch(part)
+        if one is None:
+            raise BadInput(f"{flag}: {part!r} is no machine: write a name, or a name and its slots, as in 'pc2:4'")
+        found.append((one[1], int(one[2]) if one[2] else None))
+    if len({name for name, _ in found}) < len(found):
+        raise BadInput(f"{flag}: {text!r} names a machine twice: give it slots, as in 'pc2:4'")
+    return found
+
+
 def macro(text: str, flag: str) -> tuple[str, str]:
     """Name and value of ``NAME=VALUE``; a name alone is 1."""
     name, equals, value = text.partition("=")

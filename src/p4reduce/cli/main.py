@@ -18,7 +18,7 @@ from p4reduce.base.flags import SPECS, Parameter, Spec, parts
 from p4reduce.base.output import Output
 
 PANELS: Final = {
-    "run": ("Run", ("demo", "run", "launch", "replay", "perf", "compare", "confirm", "sweep")),
+    "run": ("Run", ("demo", "run", "launch", "join", "replay", "perf", "compare", "confirm", "sweep")),
     "network": ("Network", ("topo", "net", "doctor", "clean")),
     "switch": ("Switch", ("p4", "switch", "trace", "pcap")),
     "schedule": ("Schedule", ("plan", "tasks", "orchestrate", "tdm", "optical", "priorities", "slurm")),

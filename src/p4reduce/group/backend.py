@@ -1,7 +1,11 @@
 """What carries a participant's collectives, behind the Communicator that its script sees."""
 
+import os
+import socket
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
@@ -132,6 +136,9 @@ class Backend(Protocol):
     def waited(self, wait: "Wait") -> None:
         """Note that the participant waited, for the trace; its clock stays."""
 
+    def tallied(self, rows: Sequence["Tallied"]) -> None:
+        """Note what was called in all, at the end."""
+
     def group(self, ranks: tuple[int, ...], serial: int) -> "Backend":
         """Its end of the serial-th group of these workers; its rank there is its place in ``ranks``."""
 
@@ -243,6 +250,72 @@ def as_words(array: Array) -> npt.NDArray[np.int32]:
     octets = np.zeros(-(-array.nbytes // 4) * 4, np.uint8)
     octets[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return octets.view(np.int32)
+
+
+# What was called, of which type, and what carried it: nothing goes another way in silence.
+
+
+DEBUG: Final = "P4REDUCE_DEBUG"
+"""INFO: ranks say on standard error how they came in, and of each kind of call what carries it, and why."""
+NETWORK, GLOO = "network", "gloo"
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """Calls of one kind: collective, type of the elements, what carried them; and bytes that callers gave."""
+
+    collective: str
+    kind: str
+    by: str
+    calls: int
+    octets: int
+
+
+class Tally:
+    """Counts the calls of a process. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._octets: Counter[tuple[str, str, str]] = Counter()
+        self._lock = threading.Lock()
+        self._called = threading.local()
+
+    def call_next(self, kind: str, octets: int) -> None:
+        """Type and bytes of this thread's next call, where its array holds bytes or wider numbers."""
+        self._called.what = kind, octets
+
+    def add(self, collective: str, kind: str, octets: int, by: str = NETWORK, why: str = "") -> int:
+        """Count a call; how many of this kind there were with it."""
+        kind, octets = self._called.__dict__.pop("what", (kind, octets))
+        key = collective, kind, by
+        with self._lock:
+            self._counts[key] += 1
+            self._octets[key] += octets
+            count = self._counts[key]
+        if count == 1:
+            info(f"{collective} of {kind}: by {by}{why and f', since {why}'}")
+        return count
+
+    def rows(self) -> list[Tallied]:
+        """All kinds, in order."""
+        with self._lock:
+            return [Tallied(*key, count, self._octets[key]) for key, count in sorted(self._counts.items())]
+
+
+def added_up(tallied: Iterable[Tallied]) -> list[Tallied]:
+    """A row for each kind of several ranks' calls."""
+    total = Tally()
+    for one in tallied:
+        key = one.collective, one.kind, one.by
+        total._counts[key] += one.calls
+        total._octets[key] += one.octets
+    return total.rows()
+
+
+def info(text: str) -> None:
+    """Say it on standard error where `DEBUG` asks for that."""
+    if os.environ.get(DEBUG, "").upper() == "INFO":
+        print(f"{socket.gethostname()}:{os.getpid()} p4reduce INFO {text}", file=sys.stderr, flush=True)
 
 
 # Virtual time of one participant, which its groups share.
@@ -440,6 +513,7 @@ class Told:
     calls: list[Called] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
+    tallied: list[Tallied] = field(default_factory=list)
 
 
 @dataclass
@@ -532,6 +606,10 @@ class Seat:
     def sent(self, message: Message) -> None:
         """Note a message."""
         self._rendezvous.told(self.rank).messages.append(message)
+
+    def tallied(self, rows: Sequence[Tallied]) -> None:
+        """Note what was called in all."""
+        self._rendezvous.told(self.rank).tallied.extend(rows)
 
     def computed(self, start_ps: int, end_ps: int) -> None:
         """Note computation for the timeline; the clock stays."""

@@ -1,5 +1,6 @@
 """What a training script sees: collectives on its own NumPy arrays, which block, or run beside its computation."""
 
+import contextlib
 import math
 import os
 import threading
@@ -12,7 +13,18 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from p4reduce.group.backend import Ahead, Array, Backend, FloatArray, Message, Options, Wait, as_words, check_array
+from p4reduce.group.backend import (
+    Ahead,
+    Array,
+    Backend,
+    FloatArray,
+    Message,
+    Options,
+    Tally,
+    Wait,
+    as_words,
+    check_array,
+)
 from p4reduce.group.errors import GOES_ON, ClusterError, GroupChanged
 from p4reduce.workers.wire import WIDTHS, WORD_BITS
 from p4switch.base.values import PS_PER_S
@@ -272,9 +284,16 @@ class Communicator:
         patience_s: float | None = None,
         members: Sequence[int] | None = None,
         view: int = 0,
+        tally: Tally | None = None,
     ) -> None:
-        """``members``: who is in the group when this one comes in, if not all; ``view``: changes of it before."""
+        """``members``: who is in the group when this one comes in, if not all; ``view``: changes of it before.
+
+        tally: that of the group that this one is a part of.
+        """
         self._backend = backend
+        self.tally = Tally() if tally is None else tally
+        """What was called, in this group and those that were made of it."""
+        self._tells = tally is None
         self._patience_s = patience_s
         self._queue: Queue[Ahead] | None = None
         self._left = False
@@ -348,7 +367,7 @@ class Communicator:
         serial = self._groups[chosen]
         self._groups[chosen] += 1
         patience_s = self._patience_s if patience_s is None else patience_s
-        return Communicator(self._backend.group(chosen, serial), patience_s=patience_s)
+        return Communicator(self._backend.group(chosen, serial), patience_s=patience_s, tally=self.tally)
 
     @overload
     def all_reduce(
@@ -455,7 +474,7 @@ class Communicator:
         if array.nbytes == 0:
             raise ValueError("all_gather: the array is empty")
         chosen = Options(words=True, name="all_gather", blocks="all", patience_s=self._patience_s)
-        return self._carry("all_reduce", every.reshape(-1).view(np.float32), gathered, start, options=chosen)
+        return self._carry("all_reduce", every.reshape(-1).view(np.float32), gathered, start, options=chosen, of=array)
 
     @overload
     def all_to_all(self, array: Array, out: A) -> A: ...
@@ -482,7 +501,7 @@ class Communicator:
             return out
 
         chosen = Options(words=True, patience_s=self._patience_s)
-        return self._carry("all_to_all", words.reshape(-1).view(np.float32), exchanged, start, options=chosen)
+        return self._carry("all_to_all", words.reshape(-1).view(np.float32), exchanged, start, options=chosen, of=array)
 
     @overload
     def broadcast(self, array: A, root: int = 0) -> A: ...
@@ -496,14 +515,14 @@ class Communicator:
         chosen = Options(words=array.dtype != np.float32, patience_s=self._patience_s)
         if array.dtype.itemsize % 4 == 0:
             flat = array.reshape(-1).view(np.float32)
-            return self._carry("broadcast", flat, lambda: array, start, root, options=chosen)
+            return self._carry("broadcast", flat, lambda: array, start, root, options=chosen, of=array)
         words = as_words(array)
 
         def unpacked() -> A:
             array.reshape(-1).view(np.uint8)[...] = words.view(np.uint8)[: array.nbytes]
             return array
 
-        return self._carry("broadcast", words.view(np.float32), unpacked, start, root, options=chosen)
+        return self._carry("broadcast", words.view(np.float32), unpacked, start, root, options=chosen, of=array)
 
     def push(self, array: FloatArray) -> FloatArray:
         """Workers: upload ``array``. The server: replace ``array`` by the workers' sum."""
@@ -585,7 +604,16 @@ class Communicator:
         if self._queue is not None:
             self._queue.close()
             self._queue.join(LEAVE_S)
+        self.tell()
         self._backend.close()
+
+    def tell(self) -> None:
+        """Tell the coordinator what was called, once: at the end."""
+        rows = self.tally.rows() if self._tells else []
+        self._tells = False
+        if rows:
+            with contextlib.suppress(ClusterError):  # the group has failed, as others say
+                self._backend.tallied(rows)
 
     def _sum(
         self,
@@ -611,7 +639,7 @@ class Communicator:
                 return array
 
             flat = words.reshape(-1).view(np.float32)
-            return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed)
+            return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed, of=array)
         poison = not_finite == "nan"
         chosen = Options(poison=poison, patience_s=self._patience_s, tensor=name, blocks=blocks, lane_bits=lane_bits)
         if isinstance(array, np.ndarray) and array.dtype == np.float16:
@@ -623,9 +651,11 @@ class Communicator:
                     array[...] = wide.reshape(array.shape)
                 return array
 
-            return self._carry("all_reduce", wide, narrowed, start, options=chosen, followed=followed)
+            return self._carry("all_reduce", wide, narrowed, start, options=chosen, followed=followed, of=array)
         check_array("all_reduce", array, {np.dtype(np.float32)})
-        return self._carry("all_reduce", array.reshape(-1), lambda: array, start, options=chosen, followed=followed)
+        return self._carry(
+            "all_reduce", array.reshape(-1), lambda: array, start, options=chosen, followed=followed, of=array
+        )
 
     def _served(
         self, operation: str, array: FloatArray, learning_rate: float = 0.0, staleness: int | None = 0
@@ -633,7 +663,7 @@ class Communicator:
         check_array(operation, array, {np.dtype(np.float32)})
         chosen = Options(patience_s=self._patience_s, staleness=staleness)
         flat = array.reshape(-1)
-        self._carry(operation, flat, lambda: array, None, learning_rate=learning_rate, options=chosen)
+        self._carry(operation, flat, lambda: array, None, learning_rate=learning_rate, options=chosen, of=array)
         return array
 
     def _carry(
@@ -647,10 +677,13 @@ class Communicator:
         *,
         options: Options,
         followed: bool = False,
+        of: Array | None = None,
     ) -> T | Handle[T]:
-        """The result that ``finish`` makes; with ``start`` a handle of it."""
+        """The result that ``finish`` makes; with ``start`` a handle of it. of: the caller's array, to be counted."""
         if self._left:
             raise ClusterError("this participant has left the group")
+        called = {"own": "reduce_scatter", "all": "all_gather"}.get(options.blocks, operation)
+        self.tally.add(called, "-" if of is None else of.dtype.name, 0 if of is None else of.nbytes)
         if operation == "all_reduce":
             self._elements = flat.size
             options = replace(options, place=self._steps.place(flat.size))

@@ -1,5 +1,6 @@
 """The Communicator of a process that ``p4reduce launch`` started, and the coordinator's end of its connection."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -10,16 +11,15 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from p4reduce import __version__
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Message, Options, Served, Wait
+from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Message, Options, Served, Tallied, Wait, info
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -34,6 +34,7 @@ from p4reduce.group.transport import (
     PROTOCOL,
     TICKET,
     TLS,
+    VERSION,
     Address,
     Ticket,
     dial,
@@ -330,7 +331,7 @@ class Recorded:
 class Noted:
     """What happened at a participant since its last message."""
 
-    notes: tuple[Computed | Recorded | Wait | Message, ...]
+    notes: tuple[Computed | Recorded | Wait | Message | Tallied, ...]
 
 
 @dataclass(frozen=True)
@@ -353,7 +354,7 @@ class Failure:
     change: Change | None = None
 
 
-SPOKEN: Final[Mapping[str, Any]] = {"protocol": PROTOCOL, "version": __version__, "order": sys.byteorder}
+SPOKEN: Final[Mapping[str, Any]] = {"protocol": PROTOCOL, "version": VERSION, "order": sys.byteorder}
 """What the first message says besides `Hello`: of both ends the same, or the coordinator refuses the rank."""
 Seats = Callable[[int, Membership | None], Served]
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
@@ -380,7 +381,7 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
     if address is None and is_in_step(environment):
         address, rank, size = place(environment)
         _await_socket(address)
-        return Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s)
+        return _telling(Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s))
     if address is None:
         raise ClusterError("this process belongs to no group: start the script with 'p4reduce launch -n 8 script.py'")
     rank = _number(environment, RANK)
@@ -388,7 +389,13 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
     view, members = _members(environment, rank, size)
     backend = RemoteBackend.join(address, rank, size)
     backend.contributors = members
-    return Communicator(backend, patience_s=patience_s, members=members, view=view)
+    return _telling(Communicator(backend, patience_s=patience_s, members=members, view=view))
+
+
+def _telling(communicator: Communicator) -> Communicator:
+    """It tells what was called, also where the script ends without leaving."""
+    atexit.register(communicator.tell)
+    return communicator
 
 
 def _address(environment: Mapping[str, str]) -> Address | None:
@@ -444,7 +451,7 @@ class RemoteBackend:
         self._clock = Clock() if clock is None else clock
         self._home: Address = ""
         self._hello = Hello(rank)
-        self._notes: list[Computed | Recorded | Wait | Message] = []
+        self._notes: list[Computed | Recorded | Wait | Message | Tallied] = []
         self._noting = threading.Lock()
         self._asking = threading.Lock()
         _JOINED.add(self)
@@ -504,6 +511,8 @@ class RemoteBackend:
             raise
         self._clock.reach(greeting.now_ps)
         self._connection.settimeout(ANSWER_TIMEOUT_S)
+        by = "a Unix socket" if isinstance(self._home, str) else f"TLS, {' or '.join(self._home.addresses)}"
+        info(f"{VERSION}: rank {self._hello.rank} of {self.size} came in by {by}")
 
     def collective(
         self,
@@ -560,6 +569,12 @@ class RemoteBackend:
         """Note a message."""
         self._note(message)
 
+    def tallied(self, rows: Sequence[Tallied]) -> None:
+        """Tell what was called."""
+        with self._noting:
+            self._notes.extend(rows)
+        self._flush()
+
     def _note(self, note: Wait | Message) -> None:
         if RECORD in os.environ:  # else each collective would have a message more
             with self._noting:
@@ -602,7 +617,7 @@ class RemoteBackend:
         while notes := self._take_notes():
             self._exchange({"do": "note", **to_plain(Noted(notes))}, "note")
 
-    def _take_notes(self) -> tuple[Computed | Recorded | Wait | Message, ...]:
+    def _take_notes(self) -> tuple[Computed | Recorded | Wait | Message | Tallied, ...]:
         with self._noting:
             taken, self._notes = self._notes[:NOTES], self._notes[NOTES:]
             return tuple(taken)
@@ -710,7 +725,7 @@ def _hello(header: dict[str, Any], start: str) -> Hello:
         if value != SPOKEN[name]:
             raise ClusterError(
                 f"rank {short(header.get('rank'))} has another {name} than the coordinator: {short(value)}, "
-                f"not {SPOKEN[name]!r}; install p4reduce {__version__} on its machine"
+                f"not {SPOKEN[name]!r}; install p4reduce {VERSION} on its machine"
             )
     try:
         hello = from_plain(Hello, header, "hello")
@@ -744,6 +759,8 @@ def _perform(
                 backend.waited(note)
             elif isinstance(note, Message):
                 backend.sent(note)
+            elif isinstance(note, Tallied):
+                backend.tallied([note])
             else:
                 backend.computed(note.start_ps, note.end_ps)
     elif what == "close":

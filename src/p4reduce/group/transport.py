@@ -15,8 +15,9 @@ import ssl
 import stat
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -27,6 +28,8 @@ from p4switch.base.files import read_text, whole
 
 PROTOCOL: Final = 2
 """Of the messages in ``group/remote.py``; ends of different protocols refuse each other."""
+VERSION: Final[str] = sys.modules[__name__.partition(".")[0]].__version__
+"""Of the package, which is imported before its modules."""
 TICKET: Final = "P4REDUCE_TICKET"
 """File of the `Ticket` of a group on another machine."""
 UNIX: Final = "unix:"
@@ -36,6 +39,7 @@ HANDSHAKE_S: Final = 10.0
 CONNECT_TIMEOUT_S: Final = 30.0
 _ONE_ADDRESS_S: Final = 5.0
 _SIOCGIFADDR: Final = 0x8915
+_SIOCGIFMTU: Final = 0x8921
 """linux/sockios.h; netdevice(7)"""
 _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME, openssl/x509_vfy.h"""
@@ -93,6 +97,10 @@ class Ticket:
     def __str__(self) -> str:
         """Its addresses, for errors."""
         return " or ".join(self.addresses)
+
+    def nearest(self, host: str) -> "Ticket":
+        """The same for a machine that reaches this one at ``host``: that address is tried first."""
+        return replace(self, addresses=tuple(sorted(self.addresses, key=lambda url: parts(url)[0] != host)))
 
     def write(self, path: Path) -> None:
         """Write its file, whole or not at all, which this user alone can read."""
@@ -200,14 +208,14 @@ def source_towards(host: str) -> str | None:
     return None
 
 
-def interface_of(address: str) -> str | None:
-    """The network interface of this machine that has an IPv4 address; None where none has."""
+def interface_of(address: str) -> tuple[str, int] | None:
+    """Name and MTU, bytes, of the interface of this machine that has an IPv4 address; None where none has."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode())
             with contextlib.suppress(OSError):  # it has no IPv4 address
-                found = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()))
-                if socket.inet_ntoa(found[20:24]) == address:
-                    return name
+                if socket.inet_ntoa(fcntl.ioctl(asked, _SIOCGIFADDR, request)[20:24]) == address:
+                    return name, int.from_bytes(fcntl.ioctl(asked, _SIOCGIFMTU, request)[16:20], sys.byteorder)
     return None
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import secrets
 import select
 import signal
 import socket
@@ -12,21 +13,25 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from p4reduce import __version__
 from p4reduce.base.errors import RealError
-from p4reduce.base.records import to_json
+from p4reduce.base.output import Output
+from p4reduce.base.records import to_json, to_plain
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group import remote, transport
-from p4reduce.group.backend import Group, Joined, Served
+from p4reduce.group.backend import Group, Joined, Served, Tallied
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import Lost, Membership, Seats, free_ports
 from p4reduce.group.transport import Ticket
-from p4reduce.network.real.net.state import RunFolder, remove_stale
+from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
+
+if TYPE_CHECKING:
+    from p4reduce.runs.agent import Agents
 
 # The coordinator's socket: where processes of a group come in, each served by a thread.
 
@@ -278,6 +283,34 @@ class RankProcess:
                 self._emit(self.rank, stream, text)
 
 
+class Ends(Protocol):
+    """A rank's process, here or on another machine."""
+
+    last_lines: deque[str]
+
+    def terminate(self) -> None:
+        """Ask the process, and what it started, to end."""
+
+    def kill(self) -> None:
+        """End the process and what it started."""
+
+    def join(self, timeout: float) -> bool:
+        """Wait until it has ended; False when ``timeout`` seconds were not enough."""
+
+
+def end_all(ranks: Iterable[Ends], grace_s: float) -> None:
+    """Ask ranks to end; end those that have not after ``grace_s`` seconds."""
+    every = list(ranks)
+    for rank in every:
+        rank.terminate()
+    deadline = time.monotonic() + grace_s
+    for rank in every:
+        if not rank.join(max(0.0, deadline - time.monotonic())):
+            rank.kill()
+    for rank in every:
+        rank.join(grace_s)
+
+
 def how_ended(code: int) -> str:
     """An exit code, -n for signal n, for people."""
     if code > 0:
@@ -314,6 +347,8 @@ class Launched:
     """Ranks that joined the group."""
     survived: tuple[str, ...] = ()
     """Ranks that failed, and how, without which the others went on."""
+    strangers: int = 0
+    """Connections from other machines that were no rank's."""
 
 
 @dataclass(frozen=True)
@@ -324,6 +359,20 @@ class Joining:
     """How many in all."""
     when: Callable[[Joined], None]
     """Takes a function, which it calls when some have come in."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Ranks on other machines: those of ``agents``, or of others who have the file ``ticket`` (`p4reduce join`).
+
+    listen: addresses of this machine at which they come in; those that agents know, where there are none. environment:
+    variables that agents' ranks get besides.
+    """
+
+    agents: "Agents | None" = None
+    ticket: Path | None = None
+    listen: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -352,6 +401,7 @@ def launch(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     extra: Mapping[str, str] = NOTHING,
     joining: Joining | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Launched:
     """Run ``command`` once for each worker and, with ``server``, once for the parameter server (the last rank).
 
@@ -359,18 +409,23 @@ def launch(
     (``Group.die``), or at Ctrl-C, all are ended and the group with them; processes, socket and directory are gone when
     this returns or raises.
     ``extra``: variables of their environment. ``joining``: how many workers may join, each of which is started when it
-    does, and who tells. Raises ``ClusterError`` when the command cannot be started, ``timeout_s`` ran out, or the group
-    had failed though all ranks ended well; ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
+    does, and who tells. ``elsewhere``: they are on other machines; without agents, others start them. Raises
+    ``ClusterError`` when the command cannot be started, ``timeout_s`` ran out, or the group had failed though all ranks
+    ended well; ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
     remove_stale()  # what was left behind by a launch that was killed
     try:
-        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="launch") as folder:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(handling(raise_exit, signal.SIGTERM, signal.SIGHUP))
+            folder = stack.enter_context(RunFolder(kind="launch"))
+            if elsewhere is not None:
+                stack.enter_context(guarded())
             places = workers + (0 if joining is None else joining.places)
-            coordinator = _Coordinator(group, folder, extra, places, emit)
+            coordinator = _Coordinator(group, folder, extra, places, emit, elsewhere)
             try:
                 if joining is not None:
                     joining.when(coordinator.note_joined)
-                return coordinator.run(script_command(command), workers, server=server, timeout_s=timeout_s)
+                return coordinator.run(command, workers, server=server, timeout_s=timeout_s)
             finally:
                 with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                     coordinator.close()
@@ -381,32 +436,73 @@ def launch(
 class _Coordinator:
     """Owns the socket, the processes and the threads of one launch."""
 
-    def __init__(self, group: Group, folder: RunFolder, extra: Mapping[str, str], places: int, emit: Emit) -> None:
+    def __init__(
+        self,
+        group: Group,
+        folder: RunFolder,
+        extra: Mapping[str, str],
+        places: int,
+        emit: Emit,
+        elsewhere: Elsewhere | None,
+    ) -> None:
         self._group = group
         self._extra = extra
         self._places = places
         self._emit = emit
-        self._events: queue.Queue[tuple[int, int] | _Joined | ClusterError] = queue.Queue()
-        self._processes: dict[int, RankProcess] = {}
+        self._elsewhere = elsewhere
+        self._agents = None if elsewhere is None else elsewhere.agents
+        self._events: queue.Queue[tuple[int, int, str] | _Joined | ClusterError] = queue.Queue()
+        self._processes: dict[int, Ends] = {}
         self._taken: set[int] = set()
         self._lock = threading.Lock()
         self._run = folder
-        # Nobody else reaches the socket. Of a process that is gone its exit code says how, so nobody asks who was lost.
-        self._listener = Listener(folder.aside(), self._seat, failed=self._events.put, lost=lambda *_: None)
+        self._seats: dict[Served, int] = {}
+        """of the whole group"""
+        # Nobody else reaches the socket. Of a process that is gone its exit code says how, so nobody asks who was lost
+        # unless others have started it.
+        alone = elsewhere is not None and elsewhere.agents is None
+        self._listener = Listener(
+            folder.aside(),
+            self._seat,
+            failed=self._events.put,
+            lost=lambda seat, why: self._note_seat(seat, 1, why) if alone else None,
+            left=lambda seat: self._note_seat(seat, 0, "") if alone else None,
+            start=secrets.token_hex(8) if elsewhere is not None else "",
+            at=self._addresses(),
+            size=places + 1,
+        )
+
+    def _addresses(self) -> list[str]:
+        """Where it listens for other machines."""
+        if self._elsewhere is None:
+            return []
+        if self._elsewhere.listen or self._agents is None:
+            return list(self._elsewhere.listen)
+        return sorted({self._agents.address(agent) for agent in self._agents.every})
+
+    def _note_seat(self, seat: Served, code: int, why: str) -> None:
+        """A rank that others started has left or is lost."""
+        if (rank := self._seats.get(seat)) is not None:
+            self._events.put((rank, code, why))
 
     def run(self, command: Sequence[str], workers: int, *, server: bool, timeout_s: float) -> Launched:
         """Start the ranks and wait for them."""
         ranks = [*range(workers), *([self._places] if server else [])]
         for rank in ranks:
             self._group.backend(rank)  # raises for a rank that the group has not
-        (port,) = free_ports(1)
+        torch = self._torch_environments(workers)
+        if self._agents is not None:
+            for agent in self._agents.every:
+                agent.ask("ticket", ticket=to_plain(self._listener.ticket.nearest(self._agents.address(agent))))
+        elif self._elsewhere is not None and self._elsewhere.ticket is not None:
+            self._listener.ticket.write(self._elsewhere.ticket)
         for rank in ranks:
-            alone = torch_environment(rank, workers, port) if rank < workers else {}
+            alone = torch[rank] if rank < workers else {}
             if self._places > workers:
                 alone[remote.MEMBERS] = to_json(remote.Members(0, tuple(range(workers))))
             self._begin(command, rank, alone)
         deadline = time.monotonic() + timeout_s
-        left = {*self._processes}
+        left = {*ranks}
         first: Launched | None = None
         survived: list[str] = []
         while left:
@@ -426,14 +522,17 @@ class _Coordinator:
                         command, rank, {remote.MEMBERS: to_json(remote.Members(event.view, tuple(event.members)))}
                     )
                 left |= {*event.ranks}
+                ranks += event.ranks
                 continue
-            rank, code = event
+            rank, code, why = event
+            if rank not in left:
+                continue
             if code != 0:
-                failed = self._failed(rank, code)
+                failed = self._failed(rank, code, why)
                 first = first or failed
-                if len(left) == 1 and len(survived) == len(self._processes) - 1:
+                if len(left) == 1 and len(survived) == len(ranks) - 1:
                     return first  # all have failed
-                if not self._group.die(rank, f"ended with {how_ended(code)}"):
+                if not self._group.die(rank, why or f"ended with {how_ended(code)}"):
                     return failed
                 survived.append(str(failed.failure))
             else:
@@ -441,17 +540,41 @@ class _Coordinator:
             left.remove(rank)
         if self._group.failure is not None:  # whatever the ranks made of it
             raise self._group.failure
-        return Launched(0, None, connected=len(self._taken), survived=tuple(survived))
+        strangers = self._listener.strangers
+        return Launched(0, None, connected=len(self._taken), survived=tuple(survived), strangers=strangers)
 
     def _begin(self, command: Sequence[str], rank: int, alone: Names) -> None:
         """Start a rank; ``alone``: variables that are its own."""
+        if self._elsewhere is not None:
+            if self._agents is not None:
+                ours = rank_environment({}, "", rank, self._places)
+                del ours[remote.ADDRESS]  # the agent has a ticket
+                given = {**ours, **self._elsewhere.environment, **alone, **self._extra}
+                agent = self._agents.of(rank)
+                self._processes[rank] = agent.start(rank, command, given, self._note_end)
+            return
         environment = {
             **rank_environment(os.environ, self._listener.address, rank, self._places),
             **alone,
             **self._extra,
             **self._run.environment,
         }
-        self._processes[rank] = RankProcess(rank, command, environment, emit=self._emit, ended=self._note_end)
+        argv = script_command(command)
+        self._processes[rank] = RankProcess(rank, argv, environment, emit=self._emit, ended=self._note_end)
+
+    def _torch_environments(self, workers: int) -> list[Names]:
+        """Of each worker: where rank 0's store is, and its place on its machine."""
+        if self._agents is None:
+            (port,) = free_ports(1)
+            return [torch_environment(rank, workers, port) for rank in range(workers)]
+        address, port = self._agents.master(self._agents.of(0))
+        found = []
+        for rank in range(workers):
+            there = [one for one in range(workers) if self._agents.of(one) is self._agents.of(rank)]
+            own = torch_environment(rank, workers, port, address)
+            del own["GLOO_SOCKET_IFNAME"]  # the agent knows which one
+            found.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
+        return found
 
     def note_joined(self, ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
         """Workers have come in; their processes are to begin. From any thread."""
@@ -459,15 +582,9 @@ class _Coordinator:
 
     def close(self) -> None:
         """End and remove everything; whatever still waits in the group is told."""
-        every = list(self._processes.values())
-        for process in every:
-            process.terminate()
-        deadline = time.monotonic() + GRACE_S
-        for process in every:
-            if not process.join(max(0.0, deadline - time.monotonic())):
-                process.kill()
-        for process in every:
-            process.join(GRACE_S)
+        end_all(self._processes.values(), GRACE_S)
+        if self._elsewhere is not None and self._elsewhere.ticket is not None:
+            self._elsewhere.ticket.unlink(missing_ok=True)
         self._group.fail(ClusterError("the launch has ended"))
         self._listener.close(GRACE_S)
 
@@ -479,15 +596,24 @@ class _Coordinator:
                 raise ClusterError(f"rank {rank} is connected already; call connect() once in each process")
             backend = self._group.backend(rank)
             self._taken.add(rank)
+            self._seats[backend] = rank
             return backend
 
-    def _note_end(self, rank: int, code: int) -> None:
-        self._events.put((rank, code))
+    def _note_end(self, rank: int, code: int, why: str = "") -> None:
+        self._events.put((rank, code, why))
 
-    def _failed(self, rank: int, code: int) -> Launched:
-        lines = tuple(self._processes[rank].last_lines)
-        failure = f"rank {rank} ended with {how_ended(code)}{'' if lines else '; it wrote nothing to standard error'}"
+    def _failed(self, rank: int, code: int, why: str) -> Launched:
+        lines = tuple(self._processes[rank].last_lines) if rank in self._processes else ()
+        ended = why or f"ended with {how_ended(code)}{'' if lines else '; it wrote nothing to standard error'}"
+        failure = f"rank {rank} {ended}"
         return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
+
+
+def table_of_calls(tallied: Iterable[Tallied], output: Output) -> None:
+    """What ranks called and what carried it; nothing where nothing was called."""
+    rows = [[one.collective, one.kind, one.by, f"{one.calls:,}", f"{one.octets:,}"] for one in tallied]
+    if rows:
+        output.table(["call", "type", "carried by", "calls", "bytes"], rows, title="Calls of all ranks")
 
 
 def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: int) -> dict[str, str]:

@@ -300,8 +300,8 @@ def _places(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta) -
     _wait_for_all(store, PLACE, rank, ranks, timeout, json.dumps(own))
     found = [json.loads(store.get(f"{PLACE}/{one}")) for one in range(len(ranks))]
     alone = all(machine == own[0] for machine, _ in found)
-    if (interface := LOOPBACK if alone else interface_of(own[1])) is not None:  # else gloo goes by the machine's name
-        os.environ.setdefault(INTERFACE, interface)
+    if interface := (LOOPBACK,) if alone else interface_of(own[1]):  # else gloo goes by the machine's name
+        os.environ.setdefault(INTERFACE, interface[0])
     return found
 
 

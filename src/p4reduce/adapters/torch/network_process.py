@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from p4reduce.base.errors import BadInput, ControllerError, PlanError, RealError
+from p4reduce.base.output import Output
 from p4reduce.base.records import to_plain
 from p4reduce.group.backend import Served
 from p4reduce.group.errors import ClusterError
@@ -15,7 +16,7 @@ from p4reduce.group.remote import Membership
 from p4reduce.network.real.net.state import RunFolder, remove_stale
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.runs.files import write_results
-from p4reduce.runs.launch import Listener
+from p4reduce.runs.launch import Listener, table_of_calls
 from p4reduce.runs.result import write_timeline
 from p4reduce.runs.runner import result_of
 from p4reduce.runs.settings import Settings, default_topology
@@ -98,6 +99,7 @@ def serve(request: dict[str, Any]) -> None:
             _say({"address": listener.address, "ticket": to_plain(listener.ticket)})
             sys.stdin.read()  # until rank 0 has left, or is gone
             members.wait()
+            table_of_calls(cluster.tallied(), Output(as_json=True))  # standard output is the answer's
             if cluster.carrier.records and request["out"] is not None:
                 out = Path(request["out"])
                 with together(out) as aside:

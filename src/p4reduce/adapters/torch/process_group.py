@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -20,6 +21,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from p4reduce.adapters.torch.register import NAME
+from p4reduce.group.backend import GLOO
 from p4reduce.group.communicator import Communicator, Handle
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import COMPUTE
@@ -34,16 +36,23 @@ WORDS: Final = frozenset({torch.int32})
 CARRIED: Final = FLOATS | WORDS
 
 
-def is_carried(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the switches take them: on the CPU, dense, of one of the types, the same for all, and not empty."""
-    return bool(tensors) and all(
-        tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and tensor.dtype in CARRIED
-        and tensor.dtype == tensors[0].dtype
-        and tensor.numel() > 0
-        for tensor in tensors
+def why_not(tensors: Sequence[torch.Tensor]) -> str:
+    """Why the switches do not take them; "" for dense ones of one of the types, on the CPU, that are not empty."""
+    if not tensors:
+        return "there is no tensor"
+    found = (
+        ("a tensor is not on the CPU", lambda one: one.device.type != "cpu"),
+        ("a tensor is sparse", lambda one: one.layout is not torch.strided),
+        ("switches do not add or carry this type", lambda one: one.dtype not in CARRIED),
+        ("types differ", lambda one: one.dtype != tensors[0].dtype),
+        ("a tensor is empty", lambda one: one.numel() == 0),
     )
+    return next((why for why, holds in found if any(map(holds, tensors))), "")
+
+
+def is_carried(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the switches take them (`why_not`)."""
+    return not why_not(tensors)
 
 
 MOST_SPARSE: Final = 1 << 26
@@ -332,6 +341,10 @@ def _as_torch(error: BaseException | None) -> Exception | None:
     return found
 
 
+REPEATED: Final = 3
+"""calls of one kind after which a training's loop makes them"""
+ALWAYS: Final = "this call always does"
+MESSAGES: Final = "messages always do"
 SUM: Final = int(dist.ReduceOp.SUM)
 AVG: Final = int(dist.ReduceOp.AVG)
 
@@ -384,14 +397,14 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if is_sparse_sum(tensors) and _is_sum(opts.reduceOp, tensors):
             return self._summed_sparse(tensors[0], opts.reduceOp)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
-            return self._gloo.allreduce(tensors, opts)
+            return self._by_gloo("all_reduce", tensors, opts.reduceOp).allreduce(tensors, opts)
         return self._summed(tensors, opts.reduceOp)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> dist.Work:
         """As ``allreduce`` of several tensors at once."""
         tensors, opts = _normal(tensors, opts, dist.AllreduceCoalescedOptions)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
-            return self._gloo.allreduce_coalesced(tensors, opts)
+            return self._by_gloo("all_reduce", tensors, opts.reduceOp).allreduce_coalesced(tensors, opts)
         return self._summed(tensors, opts.reduceOp)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
@@ -402,7 +415,8 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             opts = _options(dist.ReduceScatterOptions, opts)
         blocks = inputs[0]
         if len(outputs) != 1 or not (is_carried([*outputs, *blocks]) and _is_sum(opts.reduceOp, outputs)):
-            return self._gloo.reduce_scatter(outputs, inputs, opts)
+            given = [*outputs, *blocks]
+            return self._by_gloo("reduce_scatter", given, opts.reduceOp).reduce_scatter(outputs, inputs, opts)
         sizes = [block.numel() for block in blocks]
         if len(blocks) != self.size() or sizes[self.rank()] != outputs[0].numel():
             raise ValueError(
@@ -416,7 +430,8 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """As ``reduce_scatter`` of one tensor that holds all blocks."""
         opts = opts if opts is not None else dist.ReduceScatterOptions()
         if not (is_carried([output, given]) and _is_sum(opts.reduceOp, [output])):
-            return _first_of(self._gloo, "reduce_scatter_single", "_reduce_scatter_base")(output, given, opts)
+            gloo = self._by_gloo("reduce_scatter", [given], opts.reduceOp)
+            return _first_of(gloo, "reduce_scatter_single", "_reduce_scatter_base")(output, given, opts)
         if given.numel() != output.numel() * self.size():
             raise ValueError(
                 f"reduce_scatter: input has {given.numel()} elements, output {output.numel()}: must be "
@@ -442,9 +457,12 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             opts.rootRank = root
         tensors, opts = _normal(tensors, opts, dist.BroadcastOptions)
         if not is_carried(tensors):
-            return self._gloo.broadcast(tensors, opts)
+            return self._by_gloo("broadcast", tensors).broadcast(tensors, opts)
         octets = [bytes_of(tensor) for tensor in tensors]
-        handles = [self._comm.broadcast(one, opts.rootRank, start=self._time.now) for one in octets]
+        handles = []
+        for tensor, one in zip(tensors, octets, strict=True):
+            self._called(tensor, tensor.numel())
+            handles.append(self._comm.broadcast(one, opts.rootRank, start=self._time.now))
 
         def finish() -> None:
             for tensor, one in zip(tensors, octets, strict=True):
@@ -459,7 +477,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         opts = opts if opts is not None else dist.AllgatherOptions()
         same = len(inputs) == 1 and all(one.shape == inputs[0].shape for one in outputs[0])
         if not (same and len(outputs[0]) == self.size() and is_carried([*outputs[0], *inputs])):
-            return self._gloo.allgather(outputs, inputs, opts)
+            return self._by_gloo("all_gather", inputs, why="shapes differ").allgather(outputs, inputs, opts)
         return self._gathered(inputs[0], outputs[0])
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> dist.Work:
@@ -467,7 +485,8 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         opts = opts if opts is not None else dist.AllgatherOptions()
         fits = output.numel() == given.numel() * self.size() and output.is_contiguous()
         if not (fits and is_carried([output, given])):
-            return _first_of(self._gloo, "all_gather_single", "_allgather_base")(output, given, opts)
+            gloo = self._by_gloo("all_gather", [given], why="shapes differ")
+            return _first_of(gloo, "all_gather_single", "_allgather_base")(output, given, opts)
         return self._gathered(given, list(output.view(-1).chunk(self.size())), [output])
 
     _allgather_base = all_gather_single
@@ -488,9 +507,11 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         even = len({*output_splits, *input_splits}) <= 1 and given.numel() % size == 0
         fits = even and output.numel() == given.numel() > 0 and output.is_contiguous()
         if not (fits and is_carried([output, given])):
-            return self._gloo.alltoall_base(output, given, output_splits, input_splits, opts)
+            gloo = self._by_gloo("all_to_all", [given], why="blocks differ in size")
+            return gloo.alltoall_base(output, given, output_splits, input_splits, opts)
         own = bytes_of(given)
         came = np.empty_like(own)
+        self._called(given, given.numel())
         handle = self._comm.all_to_all(own, came, start=self._time.now)
         return self._work([handle], [output], lambda: put_bytes(output, came))
 
@@ -503,6 +524,28 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def recv(self, tensors: Any, source: int, tag: int = 0) -> dist.Work:
         """From another rank, by gloo; takes no virtual time."""
         return self._message(self._gloo.recv, tensors, source, tag, sends=False)
+
+    # --- the rest: by gloo
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """Every rank's tensor to one, by gloo."""
+        return self._by_gloo("gather", inputs, why=ALWAYS).gather(outputs, inputs, opts or dist.GatherOptions())
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """A tensor of one rank to each, by gloo."""
+        return self._by_gloo("scatter", outputs, why=ALWAYS).scatter(outputs, inputs, opts or dist.ScatterOptions())
+
+    def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """The sum at one rank, by gloo."""
+        return self._by_gloo("reduce", tensors, why=ALWAYS).reduce(tensors, opts or dist.ReduceOptions())
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        """Tensors of any shape, by gloo."""
+        return self._by_gloo("all_to_all", inputs, why=ALWAYS).alltoall(outputs, inputs, opts or dist.AllToAllOptions())
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
+        """From whoever sends, by gloo."""
+        return self._by_gloo("receive", tensors, why=MESSAGES).recv_anysource(tensors, tag)
 
     # --- waits and ends
 
@@ -527,15 +570,43 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     # --- parts
 
+    def _by_gloo(self, called: str, tensors: Any, op: Any = None, *, why: str = "") -> Any:
+        """gloo, which carries a call that is counted; a warning when one comes again and again.
+
+        why: where nothing of the tensors and ``op`` is the reason.
+        """
+        given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        kind = str(given[0].dtype).removeprefix("torch.") if given else "-"
+        if op is not None and not _is_sum(op, given):
+            called += f" {getattr(op, 'op', op).name}"
+            why = "switches add, and nothing else"
+        octets = sum(one.numel() * one.element_size() for one in given)
+        why = why_not(given) or why
+        again = self._comm.tally.add(called, kind, octets, GLOO, why) == REPEATED
+        if again and (self.rank() == 0 or why == MESSAGES):
+            warnings.warn(
+                f"p4reduce: {called} of {kind} goes by gloo, since {why}: it does not cross the switches and takes no "
+                "virtual time (docs/torch.md)",
+                stacklevel=4,
+            )
+        return self._gloo
+
+    def _called(self, tensor: torch.Tensor, elements: int) -> None:
+        """Of which type the next call over the switches is, and how large."""
+        kind = str(tensor.dtype).removeprefix("torch.")
+        self._comm.tally.call_next(kind, elements * tensor.element_size())
+
     def _message(self, carry: Any, tensors: Any, peer: int, tag: int, *, sends: bool) -> dist.Work:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         _ = self._time.now  # what was computed before is noted before
         octets = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         wait = self._comm.sent(peer, octets, tag, sends=sends)
+        self._by_gloo("send" if sends else "receive", tensors, why=MESSAGES)
         return _Message(carry(tensors, peer, tag), wait, self._time)
 
     def _summed(self, tensors: list[torch.Tensor], op: Any) -> dist.Work:
         array = array_of(tensors[0]) if len(tensors) == 1 else joined(tensors)
+        self._called(tensors[0], array.size)
         handle = self._sum(array)
 
         def finish() -> None:
@@ -558,11 +629,13 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
                 tensor.copy_(dense.to_sparse(tensor.sparse_dim()))
 
         array = array_of(dense)
+        self._called(tensor, tensor.numel())
         return self._work([self._sum(array)], [tensor], finish)
 
     def _scattered(
         self, array: NDArray[Any], begin: int, output: torch.Tensor, op: Any, *, equal: bool = True
     ) -> dist.Work:
+        self._called(output, array.size)
         if equal:  # the network may bring each rank its own block only
             handle = self._comm.reduce_scatter(array, start=self._time.now, not_finite=self._not_finite)
         else:
@@ -579,6 +652,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     ) -> dist.Work:
         own = bytes_of(given)
         every = np.empty((self.size(), own.size), np.uint8)
+        self._called(given, given.numel())
         handle = self._comm.all_gather(own, every, start=self._time.now)
 
         def finish() -> None:

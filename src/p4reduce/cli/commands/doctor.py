@@ -16,11 +16,14 @@ from p4reduce.base.failures import EXIT_FAILED
 from p4reduce.base.output import Output
 from p4reduce.base.registry import requirements
 from p4reduce.cli.commands import net as standing
+from p4reduce.cli.flags import all_machines
 from p4reduce.cli.flags.network import Clean, Doctor
 from p4reduce.cli.p4_build import COMPILED, LANES, ROOT
 from p4reduce.network.real import net
 from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed
 from p4reduce.network.real.net import state
+from p4reduce.runs.agent import Agents, Machine, ssh_of
+from p4reduce.runs.agent import examine as examine_machines
 
 TOOLS: Final = (
     ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
@@ -47,6 +50,9 @@ class Finding:
 def doctor(flags: Doctor) -> None:
     """Examine this machine; exits with 1 where something is missing that is needed."""
     output = Output(as_json=flags.as_json)
+    if machines := all_machines(flags.hosts, flags.hostfile):
+        _machines([Machine(*one) for one in machines], ssh_of(flags.ssh), output)
+        return
     findings = examine()
     output.data([asdict(finding) for finding in findings])
     rows = []
@@ -56,6 +62,18 @@ def doctor(flags: Doctor) -> None:
     output.table(["part", "", "found", "what it is for"], rows)
     if any(finding.needed and not finding.found for finding in findings):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _machines(machines: list[Machine], ssh: list[str], output: Output) -> None:
+    """Examine other machines; exits with 1 where something is wrong."""
+    output.note(f"asking {', '.join(machine.name for machine in machines)}")
+    with Agents(machines, ssh=ssh) as agents:
+        found = examine_machines(agents)
+    output.data([{"machine": name, "fault": text} for name, text in found])
+    if found:
+        output.table(["machine", "fault"], [list(one) for one in found])
+        raise typer.Exit(EXIT_FAILED)
+    output.line(f"{len(machines)} machines: the same version, clocks and MTU, and each reaches the others")
 
 
 def examine() -> list[Finding]:

@@ -7,7 +7,9 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
 from p4reduce.cli.flags.look import KINDS, Example, Report
 from p4reduce.runs.files import SWEEP, is_sweep, read_results, read_sweep
+from p4reduce.views.metrics import of_results
 from p4reduce.views.report.page import write_report, write_sweep
+from p4switch.base.files import write_text
 
 
 def example(flags: Example) -> None:
@@ -30,6 +32,8 @@ def report(flags: Report) -> None:
     """Write the page."""
     output = Output(as_json=flags.as_json)
     sweeps = [is_sweep(path) for path in flags.files]
+    if any(sweeps) and flags.prometheus is not None:
+        raise BadInput("--prometheus: is for result files; a sweep has a CSV")
     if any(sweeps):
         if not all(sweeps):
             raise BadInput("sweeps and results of single runs make pages of their own: run 'report' once for each")
@@ -39,10 +43,14 @@ def report(flags: Report) -> None:
         output.note(f"wrote {flags.out}")
         return
     results = [result for path in flags.files for result in read_results(path)]
+    out = flags.out if flags.prometheus is None else flags.prometheus
     try:
-        write_report(flags.out, results, title=flags.title)
+        if flags.prometheus is None:
+            write_report(out, results, title=flags.title)
+        else:
+            write_text(out, of_results(results))
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings or topology are not as we write them
         names = ", ".join(str(path) for path in flags.files)
         raise BadInput(f"{names}: not a result file of p4reduce: {type(error).__name__} {error}") from None
-    output.data({"report": str(flags.out), "runs": len(results)})
-    output.note(f"wrote {flags.out}")
+    output.data({"report": str(out), "runs": len(results)})
+    output.note(f"wrote {out}")

@@ -1,8 +1,10 @@
 """``p4reduce launch``: a user's own script, one process for each rank."""
 
+import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +20,7 @@ from p4reduce.group.backend import Span
 from p4reduce.group.remote import COMPUTE, RECORD, RESTART
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import claim
-from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Joining, how_ended
+from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Elsewhere, Joining, how_ended, table_of_calls
 from p4reduce.runs.launch import launch as start
 from p4reduce.runs.runner import result_of_script
 from p4reduce.runs.traces import recorded, write_rank
@@ -44,13 +46,15 @@ def launch(flags: Launch) -> None:
     if flags.record is not None:
         claim(out=flags.record)
     joins = joining_hosts(experiment, flags.join)
-    title = f"{Path(command[0]).name}, {experiment.plan} on {experiment.topology}"
+    title = f"{flags.title}, {experiment.plan} on {experiment.topology}"
     if experiment.time == "real":
         with real_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as seen:
             _launch_real(flags, joins, output, seen)
         return
     emitter = _Emitter(to_stderr=flags.as_json)
-    with live_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as page:
+    with ExitStack() as stack:
+        elsewhere = stack.enter_context(_elsewhere(flags, emitter))
+        page = stack.enter_context(live_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page))
         for restart in range(flags.max_restarts + 1):
             with cluster_of(experiment, capture=flags.pcap, incidents=joins) as cluster:
                 if cluster.server is None and flags.server:
@@ -69,18 +73,21 @@ def launch(flags: Launch) -> None:
                     timeout_s=DEFAULT_TIMEOUT_S if flags.timeout is None else flags.timeout,
                     extra={COMPUTE: flags.compute, RESTART: str(restart)} | ({RECORD: "1"} if flags.record else {}),
                     joining=Joining(len(joins), cluster.when_joined) if joins else None,
+                    elsewhere=elsewhere,
                 )
                 emitter.check()
                 if launched.failure is None:
                     if launched.connected == 0:
                         raise Failed(
-                            f"{command[0]} ended well, but no rank joined the group, so no packet was sent: the script "
-                            "calls p4reduce.connect() and then its communicator's collectives"
+                            f"{flags.title} ended well, but no rank joined the group, so no packet was sent: the "
+                            "script calls p4reduce.connect() and then its communicator's collectives"
                         )
                     for decision in cluster.decisions:
                         output.note(decision.describe())
                     _note_outside(cluster.outside, joins, flags.workers, output)
-                    result, spans = result_of_script(cluster), cluster.spans()
+                    if launched.strangers:
+                        output.note(f"{launched.strangers} connections were no rank's, and were closed")
+                    result, spans, tallied = result_of_script(cluster), cluster.spans(), cluster.tallied()
                     if flags.record is not None:
                         _record(flags.record, recorded(cluster.told(), spans, cluster.size), output)
                     break
@@ -96,9 +103,32 @@ def launch(flags: Launch) -> None:
                 output,
                 [result],
                 out=flags.out,
-                title=f"{Path(command[0]).name}, {result.network.topology}",
+                title=f"{flags.title}, {result.network.topology}",
                 spans=spans,
             )
+        table_of_calls(tallied, output)
+
+
+@contextmanager
+def _elsewhere(flags: Launch, emitter: "_Emitter") -> Iterator[Elsewhere | None]:
+    """Where ranks are that are not here, with an agent on each machine; None where all are here."""
+    if flags.ticket is not None:
+        flags.ticket.unlink(missing_ok=True)  # of an earlier start
+        yield Elsewhere(ticket=flags.ticket, listen=flags.listen or ("127.0.0.1",))
+    elif flags.machines:
+        from p4reduce.runs.agent import Agents, Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
+
+        machines = [Machine(name, slots) for name, slots in flags.machines]
+        missing = [name for name in flags.env if name not in os.environ]
+        if missing:
+            raise BadInput(f"--env: this environment has no {', '.join(missing)}")
+        given = {name: text for name, text in os.environ.items() if name.startswith("P4REDUCE_") or name in flags.env}
+        with Agents(machines, flags.workers, ssh=ssh_of(flags.ssh), emit=emitter) as agents:
+            agents.begin(flags.command[0] if flags.command[0].endswith(".py") else None)
+            emitter.where = lambda rank: f" {agents.of(rank).machine.name}"
+            yield Elsewhere(agents, listen=flags.listen, environment=given)
+    else:
+        yield None
 
 
 def _record(folder: Path, ranks: Sequence[Rank], output: Output) -> None:
@@ -198,13 +228,15 @@ class _Emitter:
 
     def __init__(self, *, to_stderr: bool) -> None:
         self._to_stderr = to_stderr
+        self.where: Callable[[int], str] = lambda _: ""
+        """what stands behind a rank: its machine"""
         self._broken: BrokenPipeError | None = None
 
     def __call__(self, rank: int, stream: str, line: str) -> None:
         file = sys.stderr if stream == "stderr" or self._to_stderr else sys.stdout
         with _print:
             try:
-                print(f"[{rank}] {line}", file=file, flush=True)
+                print(f"[{rank}{self.where(rank)}] {line}", file=file, flush=True)
             except BrokenPipeError as error:  # nobody reads any more; the ranks may go on
                 self._broken = error
 

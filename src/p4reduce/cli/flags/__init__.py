@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from p4reduce.base.flags import Flag
-from p4reduce.cli.lists import named, network, texts
+from p4reduce.cli.lists import machines, named, network, texts
 from p4reduce.control_plane import ORDERS, PLACEMENTS, SCHEDULERS
 from p4reduce.runs.settings import TOPOLOGY
+from p4switch.base.files import read_text
 
 DEFAULT_PLANS: Final = ("steiner", "mst", "spt", "ring", "ps")
 PAGE: Final = "Live page"
@@ -37,6 +38,22 @@ Name = Annotated[str | None, Flag("Name of the one that is meant, where several 
 NewName = Annotated[str | None, Flag("Name for it.", default="the next free one, as net-1 or slurm-1")]
 PassedOn = Annotated[Sequence[str], Flag("Program and its arguments.", argument=True, many=True)]
 P4Info = Annotated[Path | None, Flag("P4Info in protobuf text format.", reads=True, default="beside the program")]
+OTHERS: Final = "Other machines"
+Hosts = Annotated[Sequence[tuple[str, int | None]], Flag("Machines that ssh reaches, with the ranks that each takes, "
+        "as in pc1,pc2:4.", metavar="NAME[:SLOTS],…", parse=machines, panel=OTHERS, default="none")]  # fmt: skip
+Hostfile = Annotated[Path | None, Flag("File of such machines, a line for each, as in 'pc2 slots=4'.", reads=True,
+        panel=OTHERS, default="none")]  # fmt: skip
+Ssh = Annotated[str, Flag("Program that runs a command on one of them, with its flags.", panel=OTHERS)]
+
+
+def all_machines(hosts: Sequence[tuple[str, int | None]], hostfile: Path | None) -> list[tuple[str, int | None]]:
+    """Those that --hosts and --hostfile name. ``BadInput`` for a file that cannot be used."""
+    lines = [] if hostfile is None else [line.partition("#")[0].strip() for line in read_text(hostfile).splitlines()]
+    named = [name if slots is None else f"{name}:{slots}" for name, slots in hosts]
+    every = [*named, *filter(None, lines)]
+    return machines(",".join(every), "--hosts" if hostfile is None else f"--hostfile {hostfile}") if every else []
+
+
 Scheduler = Annotated[
     str,
     Flag(

@@ -60,6 +60,7 @@ class Watch:
     "p4reduce report out/demo/result.json",
     "p4reduce report out/a out/b --title 'Two networks' --out two.html",
     "p4reduce report out/sweep/sweep.csv --out sweep.html",
+    "p4reduce report out/demo --prometheus /var/lib/node_exporter/p4reduce.prom",
     within=FILES,
 )
 class Report:
@@ -72,6 +73,8 @@ class Report:
     files: Annotated[Sequence[Path], Flag("Result files, or folders with one.", argument=True, many=True, reads=True)]
     out: Annotated[Path, Flag("File for the page.", "-o")] = Path("report.html")
     title: Annotated[str, Flag("Heading of the page.")] = "p4reduce"
+    prometheus: Annotated[Path | None, Flag("File to write in place of the page, for Prometheus' textfile collector.",
+            default="none")] = None  # fmt: skip
     as_json: Json = False
 
     def check(self) -> None:

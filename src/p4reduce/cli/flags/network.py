@@ -7,6 +7,8 @@ from typing import Annotated, Final, Literal
 from p4reduce.base.errors import BadInput
 from p4reduce.base.flags import Flag, command
 from p4reduce.cli.flags import (
+    Hostfile,
+    Hosts,
     Json,
     Lanes,
     Name,
@@ -15,6 +17,7 @@ from p4reduce.cli.flags import (
     P4Info,
     PassedOn,
     Seed,
+    Ssh,
     Svg,
     TopologyArgument,
 )
@@ -228,13 +231,18 @@ class NetDown:
     as_json: Json = False
 
 
-@command("doctor", "p4reduce doctor --json | jq '.[] | select(.found == null)'")  # fmt: skip
+@command("doctor", "p4reduce doctor --json | jq '.[] | select(.found == null)'", "p4reduce doctor --hosts pc1,pc2,pc3")
 class Doctor:
     """Show what is installed, and what each missing part would add.
 
-    The exit code is 1 only when something is missing that p4reduce cannot do without.
+    The exit code is 1 only when something is missing that p4reduce cannot do without. With --hosts the command asks
+    machines that ssh reaches instead, and names what keeps them from working together: versions, clocks, MTU, names,
+    ways between any two of them. The exit code is 1 when it finds something.
     """
 
+    hosts: Hosts = ()
+    hostfile: Hostfile = None
+    ssh: Ssh = "ssh"
     as_json: Json = False
 
 

@@ -10,14 +10,19 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.flags import Flag, command
 from p4reduce.cli.flags import (
     DEFAULT_PLANS,
+    OTHERS,
     Bound,
     Hold,
+    Hostfile,
+    Hosts,
     Json,
     Live,
     Open,
     Out,
     Pcap,
     Plans,
+    Ssh,
+    all_machines,
 )
 from p4reduce.cli.lists import floats, folders, integers, joining, octets, shard_of, texts
 from p4reduce.runs.settings import Described, Settings, default_topology
@@ -122,6 +127,8 @@ class Run:
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
     "p4reduce launch -n 4 --compute measured --record out/t scripts/train_ddp.py  # then: p4reduce replay out/t",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
+    "p4reduce launch --hosts pc1,pc2:2,pc3 scripts/all_reduce.py  # 4 ranks on other machines, by ssh",
+    "p4reduce launch -n 4 --ticket job.json --listen 10.0.0.5     # ranks that others start: p4reduce join",
     passes_on=True,
 )
 class Launch:
@@ -134,9 +141,19 @@ class Launch:
     --on-failure lets the others go on (docs/faults.md).
     """
 
-    command: Annotated[Sequence[str], Flag("Script (.py) or program to start, and its arguments.", argument=True,
-            many=True)]  # fmt: skip
-    workers: Annotated[int, Flag("Number of ranks to start.", "-n", least=1)] = 8
+    command: Annotated[Sequence[str], Flag("Script (.py) or program to start, and its arguments; none with --ticket.",
+            argument=True, many=True)] = ()  # fmt: skip
+    ranks: Annotated[int | None, Flag("Number of ranks to start.", "-n", name="--workers", least=1,
+            default="8, or one for each slot of --hosts")] = None  # fmt: skip
+    hosts: Hosts = ()
+    hostfile: Hostfile = None
+    ssh: Ssh = "ssh"
+    env: Annotated[Sequence[str], Flag("Variable that ranks on other machines get from this environment, besides "
+            "P4REDUCE_ and so on.", metavar="NAME", many=True, panel=OTHERS, default="none")] = ()  # fmt: skip
+    listen: Annotated[Sequence[str], Flag("Addresses of this machine at which ranks on other machines come in.",
+            parse=texts, panel=OTHERS, default="those that machines see; with --ticket 127.0.0.1")] = ()  # fmt: skip
+    ticket: Annotated[Path | None, Flag("File to write for 'p4reduce join', by which others start the ranks: srun, "
+            "mpirun, torchrun.", panel=OTHERS, default="none")] = None  # fmt: skip
     server: Annotated[bool, Flag("Start one more process as the parameter server.")] = False
     timeout: Annotated[float | None, Flag("Wall-clock time in seconds after which the run is ended.", least=1,
             default="a day")] = None  # fmt: skip
@@ -165,13 +182,39 @@ class Launch:
     ]
 
     @cached_property
+    def machines(self) -> list[tuple[str, int | None]]:
+        """Where ranks are to be, with slots; none: here."""
+        return all_machines(self.hosts, self.hostfile)
+
+    @property
+    def workers(self) -> int:
+        """Ranks, without the server."""
+        if self.ranks is not None:
+            return self.ranks
+        return sum(slots or 1 for _, slots in self.machines) or 8
+
+    @property
+    def title(self) -> str:
+        """What is run, for people."""
+        return Path(self.command[0]).name if self.command else f"ranks with {self.ticket}"
+
+    @cached_property
     def experiment(self) -> "Experiment":
         """The run."""
         return self.settings.experiment({"topology": default_topology(self.workers)}, workers=self.workers)
 
     def check(self) -> None:
         """What it may be, and that the script is there."""
-        if self.command[0].endswith(".py") and not Path(self.command[0]).is_file():
+        if bool(self.command) == (self.ticket is not None):
+            raise BadInput("COMMAND: name a script to start, or --ticket FILE for ranks that others start")
+        away = "--ticket" if self.ticket is not None else "--hosts" if self.machines else ""
+        if self.ticket is not None and (self.machines or self.max_restarts or self.join):
+            raise BadInput("--ticket: others start the ranks: leave --hosts, --max-restarts and --join out")
+        if self.listen and not away:
+            raise BadInput("--listen: is for ranks on other machines: give --hosts or --ticket")
+        if away and self.experiment.time == "real":
+            raise BadInput(f"{away}: not in real time; choose --time virtual or flow")
+        if self.command and self.command[0].endswith(".py") and not Path(self.command[0]).is_file():
             raise BadInput(f"{self.command[0]}: there is no such file")
         if self.join and self.experiment.deadline is not None:
             raise BadInput("--join: a group with a --deadline cannot grow; leave one of them away")
@@ -182,6 +225,26 @@ class Launch:
         refused = {"--time real": self.experiment.time == "real", "--server": self.server, "--join": bool(self.join)}
         for flag in [flag for flag, given in refused.items() if given and self.record is not None]:
             raise BadInput(f"--record: is for ranks in virtual time that stay to the end; leave {flag} out")
+
+
+@command(
+    "join",
+    "p4reduce join --ticket job.json train.py           # behind 'srun -n 4', 'mpirun -n 4' or 'torchrun --no-python'",
+    "p4reduce join --ticket job.json --rank 2 train.py",
+    "p4reduce launch -n 4 --ticket job.json             # the group that they join, and its network",
+    passes_on=True,
+)
+class JoinRank:
+    """Be a rank of 'p4reduce launch --ticket', on this or another machine: start a script that connects to it.
+
+    The rank is that of srun, mpirun or torchrun. The ticket is a secret, which only its user may read; it must be on
+    each machine, in a shared folder or copied.
+    """
+
+    command: Annotated[Sequence[str], Flag("Script (.py) or program to start, and its arguments.", argument=True,
+            many=True)]  # fmt: skip
+    ticket: Annotated[Path, Flag("File that 'p4reduce launch --ticket' wrote; waited for.")]
+    rank: Annotated[int | None, Flag("Rank, from 0.", least=0, default="as srun, mpirun or torchrun say")] = None
 
 
 @command(

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, Protocol
@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Message, Options, Wait, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Message, Options, Tallied, Wait, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
 from p4reduce.network.jobs.asynchronous import shares
@@ -407,6 +407,9 @@ class RealBackend:
 
     def waited(self, wait: Wait) -> None:
         """There are no traces of real time."""
+
+    def tallied(self, rows: Sequence[Tallied]) -> None:
+        """Not in real time."""
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training."""

@@ -11,7 +11,7 @@ from typing import Generic, Self, TypeVar
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.entries import P4Program
-from p4reduce.group.backend import Death, Figure, Joined, Seat, Span, Told
+from p4reduce.group.backend import Death, Figure, Joined, Seat, Span, Tallied, Told, added_up
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError, ExcludedError
 from p4reduce.group.membership import Decision
@@ -146,6 +146,10 @@ class RunCluster(Generic[C]):
         groups = [(tuple(range(self.size)), self._rendezvous)]
         groups += [(ranks, one) for (ranks, _), one in list(self._groups.items())]
         return [(ranks, [one.told(place) for place in range(len(ranks))]) for ranks, one in groups]
+
+    def tallied(self) -> list[Tallied]:
+        """What ranks called, and what carried it: calls and bytes of all ranks, by kind."""
+        return added_up(one for rank in range(self.places) for one in self._rendezvous.told(rank).tallied)
 
     def _all_groups(self) -> list[Rendezvous]:
         return [self._rendezvous, *self._groups.values()]

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from p4reduce.base.errors import BadInput
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.session import BACKLOG, NotOffered, Source, Wanted
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, load_colour
@@ -241,6 +242,7 @@ def application(source: Source, token: str, port: int, ending: Callable[[], bool
         Route("/api/frames", api.frames),
         Route("/api/trace", api.trace, methods=["POST"]),
         Route("/api/run", api.run, methods=["POST"]),
+        Route("/metrics", api.metrics),
     ]
     return _Guard(
         Starlette(routes=routes, exception_handlers={NotOffered: _not_offered, BadRequest: _bad}), token, port
@@ -345,6 +347,14 @@ class _Api:
             query.get("job") or None,
         )
         return JSONResponse(self._source.view(wanted))
+
+    def metrics(self, request: Request) -> Response:
+        from p4reduce.views import metrics  # noqa: PLC0415  (for those who ask)
+
+        try:
+            return Response(metrics.of_source(self._source), media_type=metrics.CONTENT_TYPE)
+        except BadInput as error:
+            return PlainTextResponse(f"{error}\n", 501)
 
     def frames(self, request: Request) -> Response:
         return JSONResponse(self._source.frames(self._link(request.query_params)))

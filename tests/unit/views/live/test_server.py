@@ -90,7 +90,9 @@ def test_it_is_on_loopback_at_a_port_of_the_systems_choice(ended):
     assert len(ended.server.token) >= 20
 
 
-@pytest.mark.parametrize("path", ["/", "/api/scene", "/api/view", "/api/stream", "/api/frames?node=h1&port=1"])
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/api/scene", "/api/view", "/api/stream", "/api/frames?node=h1&port=1"]
+)
 def test_nothing_is_said_without_the_token(ended, path):
     assert ended.request("GET", path, token=False)[0] == 403
     joint = "&" if "?" in path else "?"

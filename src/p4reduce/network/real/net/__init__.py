@@ -1,8 +1,19 @@
 """Hosts and links of the kernel: namespaces without names, veth pairs, shaping, programs in hosts."""
 
-from p4reduce.network.real.net.enter import enter_command, here_command, is_entered, join_command
-from p4reduce.network.real.net.namespaces import why_not
-from p4reduce.network.real.net.network import DEFAULT_QUEUE_FRAMES, HOST_INTERFACE, RealNetwork, RelayedLink, Shaping
+from typing import TYPE_CHECKING
+
+from p4reduce.base import later
+
+if TYPE_CHECKING:
+    from p4reduce.network.real.net.enter import enter_command, here_command, is_entered, join_command
+    from p4reduce.network.real.net.namespaces import why_not
+    from p4reduce.network.real.net.network import (
+        DEFAULT_QUEUE_FRAMES,
+        HOST_INTERFACE,
+        RealNetwork,
+        RelayedLink,
+        Shaping,
+    )
 
 __all__ = [
     "DEFAULT_QUEUE_FRAMES",
@@ -16,3 +27,12 @@ __all__ = [
     "join_command",
     "why_not",
 ]
+
+__getattr__ = later(  # pyroute2 takes a third of a second, and folders of runs (state.py) need none of it
+    __name__,
+    {
+        "enter": ("enter_command", "here_command", "is_entered", "join_command"),
+        "namespaces": ("why_not",),
+        "network": ("DEFAULT_QUEUE_FRAMES", "HOST_INTERFACE", "RealNetwork", "RelayedLink", "Shaping"),
+    },
+)

@@ -14,6 +14,9 @@ import secrets
 import select
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -112,6 +115,7 @@ VARIABLE: Final = "P4REDUCE_RUN"
 """Environment variable with the word of the run."""
 _FILE: Final = "run.json"
 _NEW: Final = ".new-"
+_HOST: Final = "@"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _MANY: Final = 10_000
 _LOCK_DEADLINE_S: Final = 60
@@ -132,6 +136,8 @@ class RunRecord:
     word: str
     owner: Process
     info: dict[str, Any]
+    host: str = ""
+    """name of its machine, where machines share the folder"""
 
 
 @dataclass(frozen=True)
@@ -145,11 +151,17 @@ class Run:
     owner: Process
     """Who ends the run when it ends."""
     info: dict[str, Any]
+    host: str = ""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is another machine's, whose user has the same home: only that one knows whether it is alive."""
+        return self.host not in {"", socket.gethostname()}
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
-        return self.owner.alive
+        """Whether its process runs, as far as this machine knows."""
+        return self.elsewhere or self.owner.alive
 
     @property
     def folder(self) -> Path:
@@ -180,7 +192,7 @@ class RunFolder:
         if owner is None:
             raise RealError("/proc is not there or not readable: a run cannot tell its processes from others")
         self._word = secrets.token_hex(16)
-        self._record = RunRecord(kind, self._word, owner, {})
+        self._record = RunRecord(kind, self._word, owner, {}, socket.gethostname())
         self.path = self._claim(name, kind)
         self.name = self.path.name
 
@@ -227,7 +239,7 @@ class RunFolder:
         """Make the folder aside and move it to its place, so that it is never there without its record."""
         folder = runs_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new = Path(tempfile.mkdtemp(prefix=f"{_NEW}{os.getpid()}-", dir=folder))
+        new = Path(tempfile.mkdtemp(prefix=f"{_NEW}{os.getpid()}-{_of_host()}-", dir=folder))
         try:
             (new / "logs").mkdir()
             _write(new, self._record)
@@ -250,7 +262,7 @@ def read(name: str) -> Run | None:
         record = from_json(RunRecord, (runs_folder() / name / _FILE).read_text("utf-8"), name)
     except (OSError, ValueError):
         return None
-    return Run(name, record.kind, record.word, record.owner, record.info)
+    return Run(name, record.kind, record.word, record.owner, record.info, record.host)
 
 
 def all_runs() -> list[Run]:
@@ -314,17 +326,36 @@ def remove_stale(*, also_alive: bool = False) -> Cleaned:
     with _locked():
         for path in sorted(path for path in folder.iterdir() if path.is_dir()):
             if path.name.startswith(_NEW):
-                maker = path.name.removeprefix(_NEW).split("-")[0]
+                maker, _, rest = path.name.removeprefix(_NEW).partition("-")
+                if rest.startswith(_HOST) and not rest.startswith(f"{_of_host()}-"):
+                    continue
                 if not maker.isdigit() or identify(int(maker)) is None:
                     shutil.rmtree(path, ignore_errors=True)
                 continue
             run = read(path.name)
-            if run is not None and run.alive and not also_alive:
+            if run is not None and (run.elsewhere or (run.alive and not also_alive)):
                 alive.append(path.name)
                 continue
             killed += _end(path.name)
             removed.append(path.name)
     return Cleaned(tuple(removed), killed, tuple(alive))
+
+
+_GUARDIAN: Final = "import sys; sys.stdin.read(); from {} import remove_stale; remove_stale()"
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Have another process do what :func:`remove_stale` does as soon as this one ends within, by SIGKILL too."""
+    command = [sys.executable, "-c", _GUARDIAN.format(__name__)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True
+    ) as guardian:
+        try:
+            yield
+        finally:
+            guardian.kill()
 
 
 @contextlib.contextmanager
@@ -343,6 +374,11 @@ def _locked() -> Iterator[None]:
                     raise RealError(f"{folder}: another process has held the lock for {_LOCK_DEADLINE_S} s") from None
                 time.sleep(_POLL_S)
         yield
+
+
+def _of_host() -> str:
+    """What names of this machine's new folders hold."""
+    return f"{_HOST}{socket.gethostname()}"
 
 
 def _aside(base: str, word: str) -> Path:

@@ -168,3 +168,16 @@ def test_a_process_that_has_ended_is_gone_before_it_is_waited_for() -> None:
     assert not process.alive
     assert state.identify(child.pid) is None
     child.wait()
+
+
+def test_runs_of_another_machine_with_the_same_home_are_left_alone(monkeypatch):
+    with state.RunFolder("here") as here:
+        (here.path.parent / f"{state._NEW}999999999-gone").mkdir()
+        monkeypatch.setattr(state.socket, "gethostname", lambda: "other")
+        (here.path.parent / f"{state._NEW}999999999-@here-gone").mkdir()
+        monkeypatch.setattr(state.Process, "alive", property(lambda _: False))  # its boot is another one
+        assert state.remove_stale(also_alive=True) == state.Cleaned((), 0, ("here",))
+        assert here.path.is_dir()
+        with pytest.raises(RealError, match="a run named 'here' is there already"):
+            state.RunFolder("here")
+        assert [path.name for path in here.path.parent.glob(f"{state._NEW}*")] == [f"{state._NEW}999999999-@here-gone"]

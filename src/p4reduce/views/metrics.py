@@ -1,0 +1,144 @@
+"""Figures as Prometheus reads them: of a network as the live page sees it, and of result files.
+
+Needs the library prometheus-client (``pip install 'p4reduce[metrics]'``). Times are virtual, or of the wall clock in
+real time; counters are those of one run, and begin at zero with it.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from p4reduce.base.errors import BadInput
+from p4reduce.runs.result import RunResult
+from p4reduce.views.live.moments import LINK_FIELDS
+from p4reduce.views.live.session import Source, Wanted
+from p4switch.base.values import PS_PER_S
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+MOST_SLOTS: Final = 32
+"""switches of jobs whose slots are counted"""
+_LINK: Final = ("node", "port", "peer")
+_RUN: Final = ("run", "plan", "topology")
+LINKS: Final = {
+    "bytes": ("bytes", "Bytes of Ethernet frames that left by a link", True),
+    "load": ("load", "Share of the time in which a link was busy, of late", False),
+    "queue": ("queue_frames", "Frames that wait for a link", False),
+    "queue_max": ("queue_frames_max", "Most frames that waited for a link at once", False),
+    "lost": ("lost_frames", "Frames that were lost or damaged on a link", True),
+    "dropped": ("dropped_frames", "Frames that found the queue of a link full", True),
+    "resent": ("resent_frames", "INC frames on a link that were sent again", True),
+}
+"""Of each of `LINK_FIELDS`: name, help, and whether it only grows."""
+WORKERS: Final = {
+    "done": ("chunks_done", "Chunks of the collective under way that a worker has", False),
+    "chunks": ("chunks", "Chunks of the collective under way", False),
+    "flight": ("chunks_in_flight", "Chunks that a worker has sent and has no sum of", False),
+    "window": ("window_chunks", "Chunks that a worker may have in flight", False),
+    "resends": ("resends", "Frames that a worker sent again", True),
+}
+RESULT_LINKS: Final = {
+    "bytes": ("bytes", LINKS["bytes"][1], True),
+    "predicted_bytes": ("predicted_bytes", "Bytes that the plan predicted for first transmissions", True),
+    "lost": ("lost_frames", "Frames that were lost on a link", True),
+    "corrupted": ("corrupted_frames", "Frames that were damaged on a link", True),
+    "queue_drops": ("dropped_frames", LINKS["dropped"][1], True),
+    "resend_frames": ("resent_frames", LINKS["resent"][1], True),
+    "max_queue": ("queue_frames_max", LINKS["queue_max"][1], False),
+}
+
+Row = tuple[Sequence[Any], float | None]
+"""Values of the labels, and the figure; None where there is none."""
+
+
+class _Families:
+    """What one answer holds; a collector of prometheus-client."""
+
+    def __init__(self) -> None:
+        try:
+            from prometheus_client import core  # noqa: PLC0415  (optional)
+        except ImportError:
+            raise BadInput("figures for Prometheus need its library: pip install 'p4reduce[metrics]'") from None
+        self._core = core
+        self._found: list[Any] = []
+
+    def add(self, name: str, text: str, labels: Sequence[str], rows: Iterable[Row], *, grows: bool = False) -> None:
+        """A figure with its rows; nothing where there are none."""
+        kind = self._core.CounterMetricFamily if grows else self._core.GaugeMetricFamily
+        family = kind(f"p4reduce_{name}", text, labels=labels)
+        for values, figure in rows:
+            if figure is not None:
+                family.add_metric([str(value) for value in values], figure)
+        if family.samples:
+            self._found.append(family)
+
+    def collect(self) -> list[Any]:
+        """As prometheus-client asks."""
+        return self._found
+
+    def text(self) -> str:
+        """In Prometheus' text format."""
+        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return str(generate_latest(registry).decode())
+
+
+def of_source(source: Source) -> str:
+    """The newest view of a run that goes on. ``BadInput`` without prometheus-client."""
+    found, scene, tick = _Families(), source.scene(), source.tick()
+    found.add(
+        "running", "Whether the run goes on", ("title",), [((scene["title"],), float(tick["state"] == "running"))]
+    )
+    view = source.view(Wanted(None, 0, None, None))
+    if view is None:
+        return found.text()
+    found.add("time_seconds", "Time of the network", (), [((), view["time_ps"] / PS_PER_S)])
+    found.add("events", "Events of the network so far", (), [((), view.get("events"))], grows=True)
+    ends = [(link["from"], link["port"], link["to"]) for link in scene["links"]]
+    for place, field in enumerate(LINK_FIELDS):
+        name, text, grows = LINKS[field]
+        rows = [(end, values[place]) for end, values in zip(ends, view["links"], strict=False)]
+        found.add(f"link_{name}", text, _LINK, rows, grows=grows)
+    for field, (name, text, grows) in WORKERS.items():
+        workers = [((one["job"], one["host"]), one.get(field)) for one in view["workers"]]
+        found.add(f"worker_{name}", text, ("job", "host"), workers, grows=grows)
+    pairs = ((job["key"], switch) for job in scene["jobs"] for switch in job["switches"])
+    found.add("slots", "Slots of a job at a switch, by state", ("job", "switch", "state"),
+              [row for pair in islice(pairs, MOST_SLOTS) for row in _slots(source, *pair)])  # fmt: skip
+    return found.text()
+
+
+def _slots(source: Source, job: str, switch: str) -> list[Row]:
+    view = source.view(Wanted(None, 0, switch, job))
+    slots = None if view is None else view["slots"]
+    if slots is None or (slots["job"], slots["switch"]) != (job, switch):
+        return []
+    states = [row[2] for row in slots["rows"]]
+    return [((job, switch, state), float(states.count(state))) for state in sorted(set(states))]
+
+
+def of_results(results: Sequence[RunResult]) -> str:
+    """Results as ``runs/files.py`` reads them. ``BadInput`` without prometheus-client."""
+    found = _Families()
+    runs = [((str(number), one.network.plan, one.network.topology), one.network) for number, one in enumerate(results)]
+    for field, name, text, unit in (
+        ("communication_ps", "communication_seconds", "Network time of an iteration, median", PS_PER_S),
+        ("bound_ps", "bound_seconds", "Least time that the plan takes", PS_PER_S),
+        ("ratio_to_bound", "ratio_to_bound", "Network time over that bound", 1),
+        ("workers", "workers", "Workers", 1),
+    ):
+        found.add(name, text, _RUN, [(run, getattr(one, field) / unit) for run, one in runs])
+    for field, (name, text, grows) in RESULT_LINKS.items():
+        rows = [((*run, *(getattr(link, part) for part in _LINK)), getattr(link, field))
+                for run, one in runs for link in one.links]  # fmt: skip
+        found.add(f"link_{name}", text, (*_RUN, *_LINK), rows, grows=grows)
+    rounds = [((*run, kind), float(sum(each.operation == kind for each in one.collectives)))
+              for run, one in runs for kind in sorted({each.operation for each in one.collectives})]  # fmt: skip
+    found.add("collectives", "Collectives that the network carried", (*_RUN, "operation"), rounds, grows=True)
+    refused = [((*run, switch, reason), float(count)) for run, one in runs
+               for switch, reasons in one.refused.items() for reason, count in reasons.items()]  # fmt: skip
+    found.add(
+        "refused_packets", "Packets that the P4 program refused", (*_RUN, "switch", "reason"), refused, grows=True
+    )
+    return found.text()
