@@ -18,12 +18,12 @@ from p4reduce.base.errors import BadInput
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.net import enter_command, is_entered, why_not
 from p4reduce.runs.experiment import Experiment
-from studies.bench import fabric, live, machine, plans, runs, start
+from studies.bench import exchange, fabric, live, machine, plans, runs, start
 from studies.bench.dataplane import bmv2, bmv2_push, compilation, front_end, packets, tables
 from studies.bench.loss import distance, guesses, real, virtual, zeros
 from studies.bench.strangers import StrangersCell, StrangersRow, run_strangers
 from studies.bench.veth import BenchLab
-from studies.frame import Bar, Part, Study, StudyResult, at_most, column
+from studies.frame import Bar, Part, Study, StudyResult, at_least, at_most, column
 from studies.pages import Drawing
 
 # Rows by their columns: what measures them gives mappings.
@@ -106,6 +106,12 @@ class BenchSettings:
         Chunks of 8 packets in each of BMv2's rounds.
     switches : tuple of int
         Of racks and forwarding.
+    threaded : tuple of int
+        Switches of the networks of threads.
+    threads : int
+        That share a network's windows.
+    windows : int
+        Of exchange, without frames.
     frames : int
         About so many pass in a run of the fabric.
     best_of : int
@@ -179,6 +185,9 @@ class BenchSettings:
     programs: tuple[str, ...] = ("cf3f906", "HEAD")
     bmv2_chunks: int = 512
     switches: tuple[int, ...] = (4, 32, 256)
+    threaded: tuple[int, ...] = (16, 64, 256)
+    threads: int = 2
+    windows: int = 20_000
     frames: int = 300_000
     best_of: int = 3
     elements: int = 25_600_000
@@ -240,6 +249,8 @@ QUICK: Final = BenchSettings(
     entries=(10, 1000),
     scanned=100,
     switches=(4,),
+    threaded=(4,),
+    windows=200,
     frames=3000,
     best_of=1,
     elements=1_000_000,
@@ -416,6 +427,23 @@ FABRIC: Final = (
                  for lanes in settings.lanes
                  for switches in settings.switches
              ]),
+    measured("threads", "Threads that share the windows of one network, and one thread alone: times as fast",
+             {"network": "network", "switches": "switches", "partitions": "partitions", "lanes": "lanes",
+              "threads": "threads", "alone_ms": "one thread, ms", "by_clock": "by the clock",
+              "by_processor": "by processor time"},
+             lambda settings: [
+                 partial(fabric.threads, what, switches, lanes, settings.frames, settings.best_of, settings.threads)
+                 for what in fabric.THREADED
+                 for lanes in settings.lanes
+                 for switches in settings.threaded
+             ]),
+    measured("exchange", "A window's end between two processes (MPI), by frames that cross each way",
+             {"lanes": "lanes", "frames": "frames", "kB": "kB", "least_us": "least, us", "median_us": "median, us",
+              "p99_us": "99 %, us", "passes": "pays from passes a window"},
+             lambda settings: [
+                 partial(exchange.measure, lanes, settings.windows, settings.frames, settings.best_of)
+                 for lanes in settings.lanes
+             ], missing=lambda _settings: exchange.why_not()),
     measured("ns3", "Beside ns-3",
              {"what": "what", "payload_bytes": "UDP payload", "M_hops_per_s": "M packet-hops/s", "x_ns3": "x ns-3"},
              lambda settings: [partial(_ns3, settings)], missing=lambda _settings: fabric.why_not()),
@@ -696,6 +724,11 @@ def bars(result: StudyResult) -> Iterator[Bar]:
     """Of planning, losses and the live page."""
     yield from _planning(result)
     yield from _losses(result)
+    for row in result.rows("threads"):
+        if row.switches >= fabric.MANY:
+            name = f"{row.threads} threads, {row.network} of {row.switches} switches, {row.lanes} lanes"
+            most = at_least(fabric.TIMES * row.threads / 2)
+            yield Bar(f"{name}: times as fast, by processor time", most, {None: row.by_processor})
     for row in result.rows("live"):
         if row.what in live.BARS:
             yield Bar(f"the live page, {row.what}: processor time over that without it", at_most(live.BARS[row.what]),

@@ -96,6 +96,9 @@ class Experiment(BaseModel):
             panel=NUMBERS)] = False  # fmt: skip
     window: Annotated[int | None, Flag("Number of chunks in flight.", panel=NUMBERS,
             default="rate times round trip")] = Field(None, ge=1)  # fmt: skip
+    threads: Annotated[int | None, Flag("Number of threads that simulate a network in virtual time, which changes no "
+            "result.", panel=NETWORK, default="one for 32 switches, as far as there are processors")
+            ] = Field(None, ge=1, le=64, exclude=True)  # fmt: skip
     faults: FaultOptions = FaultOptions()
     on_failure: Annotated[
         Literal["abort", "raise", "shrink"],

@@ -9,29 +9,33 @@ from p4reduce.network.virtual.synthetic import route_all, senders
 from p4reduce.topologies import Topology, TopologyBuilder, leaf_spine
 from studies.bench.switch import Racks
 from tests.support.effort import examples
-from tests.support.partitions import both
+from tests.support.partitions import tellings
 
 
 @pytest.mark.parametrize("first", range(0, examples(40, 1000), 20))
 def test_random_networks_with_everything_switched_on(first: int) -> None:
     for seed in range(first, first + 20):
-        windows, heap, _ = both(seed)
-        for number, (one, other) in enumerate(zip(windows, heap, strict=True)):
-            assert one == other, f"seed {seed}, run {number}"
+        threads = (1, 2 + 2 * (seed % 2))
+        (heap, *windows), _ = tellings(seed, threads)
+        for count, told in zip(threads, windows, strict=True):
+            for number, (one, other) in enumerate(zip(told, heap, strict=True)):
+                assert one == other, f"seed {seed}, {count} threads, run {number}"
 
 
 def test_the_whole_program_with_losses() -> None:
     faults = Faults(loss=0.05, duplicate=0.02, reorder=0.05)
-    made = [Racks(5, 3, lanes=64, chunks=40, slots=16, faults=faults, seed=3) for _ in range(2)]
-    made[1].network.windows = False
+    made = [Racks(5, 3, lanes=64, chunks=40, slots=16, faults=faults, seed=3) for _ in range(3)]
+    made[0].network.windows = False
+    made[2].network.threads = 3
     for racks in made:
         for _ in range(2):
             assert racks.all_reduce() is Stop.DONE
-    windows, heap = made
-    assert windows.network.partitions == 5
-    assert (windows.network.now, windows.network.events) == (heap.network.now, heap.network.events)
-    assert windows.outputs.tobytes() == heap.outputs.tobytes()
-    assert dict(windows.network.links) == dict(heap.network.links)
+    heap, *others = made
+    for windows in others:
+        assert windows.network.partitions == 5
+        assert (windows.network.now, windows.network.events) == (heap.network.now, heap.network.events)
+        assert windows.outputs.tobytes() == heap.outputs.tobytes()
+        assert dict(windows.network.links) == dict(heap.network.links)
 
 
 def row(*delays: str, crossconnect: bool = False) -> Topology:

@@ -4,6 +4,7 @@ An address is an int64; an index counts elements. Nothing is bounds-checked: who
 memory behind it. Loads and stores assume no alignment (the lanes of a frame begin at byte 62).
 """
 
+import platform
 import socket
 import sys
 from collections.abc import Callable
@@ -203,6 +204,65 @@ def copy_bytes(typingctx: Any, to: Any, source: Any, count: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+# Numbers that threads see of each other, in the order in which they were written (sequentially consistent).
+
+
+def _cell(builder: Any, args: Any) -> Any:
+    return builder.inttoptr(
+        builder.add(args[0], builder.mul(args[1], ir.Constant(ir.IntType(64), 8))), ir.IntType(64).as_pointer()
+    )
+
+
+@intrinsic
+def atomic_load(typingctx: Any, address: Any, index: Any) -> Any:
+    """The index-th int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load_atomic(_cell(builder, args), "seq_cst", 8)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def atomic_store(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Stores the index-th int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store_atomic(args[2], _cell(builder, args), "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def atomic_add(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Adds to the index-th int64; what it was before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", _cell(builder, args), args[2], "seq_cst")
+
+    return types.int64(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def relax(typingctx: Any) -> Any:
+    """Tells the processor that this thread waits for another one."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if platform.machine() in ("x86_64", "AMD64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", (), kind), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+sched_yield: Any = external("sched_yield", "int32")
+"""sched_yield(2)"""
+usleep: Any = external("usleep", "int32", "uint32")
+"""usleep(3): microseconds."""
+
+
 # What the loop calls of the C library, and the structures that it hands over (Linux on 64-bit machines).
 #
 # Pointers travel as int64. The functions are linked by name when compiled code is loaded, so that it can be cached.
@@ -224,6 +284,7 @@ MSG_DONTWAIT: Final = int(getattr(socket, "MSG_DONTWAIT", 0))
 POLLIN: Final = 1
 POLLOUT: Final = 4
 _CLOCK_MONOTONIC: Final = 1
+_CLOCK_THREAD_CPUTIME_ID: Final = 3
 
 
 def _struct(*fields: tuple[str, str]) -> "np.dtype[Any]":
@@ -255,6 +316,14 @@ def clock_ns(timespec: int) -> Any:
     _clock_gettime(_CLOCK_MONOTONIC, timespec)
     now = carray(pointer(timespec), (1,), TIMESPEC)[0]
     return now.seconds * NS_PER_S + now.nanoseconds
+
+
+@kernel
+def thread_ns(timespec: int) -> Any:
+    """Processor time of this thread, nanoseconds. timespec: address of a TIMESPEC to work in."""
+    _clock_gettime(_CLOCK_THREAD_CPUTIME_ID, timespec)
+    spent = carray(pointer(timespec), (1,), TIMESPEC)[0]
+    return spent.seconds * NS_PER_S + spent.nanoseconds
 
 
 @kernel

@@ -21,7 +21,8 @@ from p4reduce.network.virtual.kernels.events import (
     remove_first,
     take_frame,
 )
-from p4reduce.network.virtual.kernels.loop import come_again, first_on_wire, has_space, process_any, process_bytes
+from p4reduce.network.virtual.kernels.loop import first_on_wire, has_space
+from p4reduce.network.virtual.kernels.nodes import come_again, process_any, process_bytes
 from p4reduce.network.virtual.kernels.wires import depart, send, wake_when_free
 from p4reduce.network.virtual.records import (
     ARRIVAL,

@@ -38,6 +38,7 @@ from p4reduce.network.virtual.counters import Recordings
 from p4reduce.network.virtual.devices import Shadows, SwitchDevice
 from p4reduce.network.virtual.kernels.events import link_key, threshold
 from p4reduce.network.virtual.kernels.loop import add_event
+from p4reduce.network.virtual.memory import Memory
 from p4reduce.network.virtual.records import (
     CELL,
     ENTRY,
@@ -49,7 +50,6 @@ from p4reduce.network.virtual.records import (
     QUEUE,
     FabricError,
     Faults,
-    Memory,
     aligned_bytes,
 )
 from p4switch.abi import MAX_FRAME_BYTES
