@@ -20,6 +20,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import (
     COLUMNS,
     FLOW_COLUMNS,
+    LOSSY_COLUMNS,
     claim,
     faults_of,
     print_real,
@@ -285,14 +286,15 @@ def sweep(flags: Sweep) -> None:
 
 
 def _run_each(experiments: list[Experiment], output: Output, out: Path, *, widths: bool) -> list[dict[str, Any]]:
-    """``widths``: rows have a column more, the bits of a lane."""
+    """``widths``: rows have a column more, the bits of a lane. Where links lose frames, all have those of losses."""
     rows = []
+    more = dict.fromkeys(LOSSY_COLUMNS) if any(one.faults.loss or one.faults.corrupt for one in experiments) else {}
     with (out / "sweep.csv").open("w", newline="", encoding="utf-8") as file, progress_bar(output) as open_bar:
         bar = open_bar("sweep")
         for number, experiment in enumerate(experiments):
             bar(f"{number} of {len(experiments)}: {experiment.plan}", number, len(experiments))
             width = {"lane_bits": experiment.lane_bits} if widths else {}
-            rows.append({**_row(experiment), **width})
+            rows.append({**more, **_row(experiment), **width})
             _append(file, rows[-1], first=number == 0)
     return rows
 
@@ -313,8 +315,9 @@ def _row(experiment: Experiment) -> dict[str, Any]:
 
 def _append(file: IO[str], row: dict[str, Any], *, first: bool) -> None:
     of_model = FLOW_COLUMNS if FLOW_COLUMNS[0] in row else ()
+    of_losses = LOSSY_COLUMNS if LOSSY_COLUMNS[0] in row else ()
     width = ["lane_bits"] if "lane_bits" in row else []
-    writer = csv.DictWriter(file, [*COLUMNS, *of_model, *width, "error"], lineterminator="\r\n")
+    writer = csv.DictWriter(file, [*COLUMNS, *of_losses, *of_model, *width, "error"], lineterminator="\r\n")
     if first:
         writer.writeheader()
     writer.writerow(row)
