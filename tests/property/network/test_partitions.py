@@ -92,8 +92,10 @@ def crowd(network_options: dict[str, int]) -> tuple[VirtualNetwork, np.ndarray]:
     return made, endpoints.records
 
 
-def test_heaps_that_grow_lose_nothing() -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_heaps_that_grow_lose_nothing(threads: int) -> None:
     windows, records = crowd({})
+    windows.threads = threads
     heap, others = crowd({})
     heap.windows = False
     capacities = [len(heap) for heap in windows._memory.heaps]
@@ -101,15 +103,20 @@ def test_heaps_that_grow_lose_nothing() -> None:
     assert max(len(heap) for heap in windows._memory.heaps) > max(capacities)
     assert records.tolist() == others.tolist()
     assert (windows.now, windows.events) == (heap.now, heap.events)
-    assert windows._memory.world[0]["free_frames"] == len(windows._memory.frames.records)
+    assert windows._memory.world["free_frames"].sum() == len(windows._memory.frames.records)
 
 
-def test_a_run_that_memory_ended_can_be_repeated_with_more_of_it() -> None:
-    """What was open of a window is gone on with: nothing happens twice, nothing is left out."""
+@pytest.mark.parametrize(("threads", "then"), [(1, 1), (2, 2), (4, 1), (3, 0)])
+def test_a_run_that_memory_ended_can_be_repeated_with_more_of_it(threads: int, then: int) -> None:
+    """What was open of a window is gone on with, in as many threads or other ones (0: in one heap): nothing happens
+    twice, nothing is left out.
+    """
     windows, records = crowd({"memory_limit": 1_200_000})
+    windows.threads = threads
     with pytest.raises(FabricError, match="memory_limit"):
         windows.run()
     windows._memory._limit = 1 << 30
+    windows.threads, windows.windows = then, then > 0
     assert windows.run() is Stop.QUIET
     whole, others = crowd({})
     whole.run()

@@ -310,6 +310,82 @@ POLLFD: Final = _struct(("fd", "i4"), ("events", "i2"), ("revents", "i2"))
 TIMESPEC: Final = _struct(("seconds", "i8"), ("nanoseconds", "i8"))
 
 
+# Many datagrams of one length as one message: the kernel goes once through its stack for all (UDP_SEGMENT and UDP_GRO
+# of udp(7)). On their way they are datagrams like any; who does not ask for them together has them one by one.
+
+
+SOL_UDP: Final = 17
+UDP_SEGMENT: Final = 103
+UDP_GRO: Final = 104
+SEGMENTS: Final = 64
+"""datagrams of a message"""
+GATHERED_BYTES: Final = 1 << 16
+"""for one message that comes in"""
+CONTROL: Final = _struct(("length", "i8"), ("level", "i4"), ("kind", "i4"), ("value", "i4"), ("unused", "i4"))
+"""struct cmsghdr with one number behind it."""
+_SEGMENT_LENGTH: Final = 18
+"""CMSG_LEN of two bytes"""
+_MOST_BYTES: Final = 65_000
+_VECTOR_BYTES: Final = IOVEC.itemsize
+_CONTROL_BYTES: Final = CONTROL.itemsize
+
+
+@kernel
+def gather(messages: int, vectors: int, controls: int, count: int, most: int) -> Any:
+    """Make messages of ``count`` vectors, each with up to ``most`` of one length (the last may be shorter); how many.
+
+    messages, vectors, controls: addresses of as many MESSAGE, IOVEC, CONTROL.
+    """
+    every = carray(pointer(vectors), (count,), IOVEC)
+    made = 0
+    first = 0
+    while first < count:
+        length = every[first].length
+        total = length
+        taken = 1
+        while (
+            taken < min(most, count - first)
+            and every[first + taken - 1].length == length >= every[first + taken].length
+            and total + length <= _MOST_BYTES
+        ):
+            total += length
+            taken += 1
+        message = carray(pointer(messages), (count,), MESSAGE)[made]
+        message.iov = vectors + first * _VECTOR_BYTES
+        message.iov_count = taken
+        message.control_length = 0
+        if taken > 1:
+            control = carray(pointer(controls), (count,), CONTROL)[made]
+            control.length = _SEGMENT_LENGTH
+            control.level = SOL_UDP
+            control.kind = UDP_SEGMENT
+            carray(pointer(controls + made * _CONTROL_BYTES + 16), (1,), np.uint16)[0] = length
+            message.control = controls + made * _CONTROL_BYTES
+            message.control_length = _CONTROL_BYTES
+        made += 1
+        first += taken
+    return made
+
+
+@kernel
+def gathered(messages: int, count: int) -> Any:
+    """How many vectors some messages have."""
+    found = 0
+    for one in carray(pointer(messages), (count,), MESSAGE):
+        found += one.iov_count
+    return found
+
+
+@kernel
+def segment_bytes(message: Any) -> Any:
+    """Of how many bytes each datagram is that came in a message, the last one perhaps of fewer."""
+    if message.control_length >= _CONTROL_BYTES - 4:
+        control = carray(pointer(message.control), (1,), CONTROL)[0]
+        if control.level == SOL_UDP and control.kind == UDP_GRO:
+            return np.int64(control.value)
+    return np.int64(message.length)
+
+
 @kernel
 def clock_ns(timespec: int) -> Any:
     """CLOCK_MONOTONIC, nanoseconds. timespec: address of a TIMESPEC to work in."""
