@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -280,8 +279,10 @@ def threads(what: str, switches: int, lanes: int, frames: int, runs: int, count:
     Raises:
         RuntimeError: virtual times, events or what was received differ.
     """
-    make = {"racks": partial(_racks, slots=512), "forwarding": _forwarding}[what]
-    networks = [make(switches, lanes, frames) for _ in range(2)]
+    networks = [
+        _racks(switches, lanes, frames, 512) if what == "racks" else _forwarding(switches, lanes, frames)
+        for _ in range(2)
+    ]
     clock, path = [], []
     for _ in range(runs + 1):
         seen = []

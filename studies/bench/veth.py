@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.network.real.io.frames import BATCH, MSG_TRUNC, PORT, load_shared
+from p4reduce.network.real.io.frames import BATCH, MSG_TRUNC, PORT
 from p4reduce.network.real.io.path import PortSpec, Udp, Veth
 from p4reduce.network.real.net.network import add_veth, bring_up, netlink, wait_until_up, without_ipv6
 from p4reduce.network.real.switches import RealSwitches
@@ -25,6 +25,7 @@ from p4switch.native.memory import (
     MSG_DONTWAIT,
     SOL_UDP,
     UDP_GRO,
+    atomic_load,
     clock_ns,
     external,
     gather,
@@ -101,11 +102,11 @@ def load(
     first = limits[0]
     until = limits[1]
     rounds = 0
-    base = load_shared(cell_at(received, 0).value)
+    base = atomic_load(cell_at(received, 0).value, 0)
     while True:
         sent = rounds * BATCH
         for port in range(ports):
-            while sent + BATCH - (load_shared(cell_at(received, port).value) - base) > WINDOW:
+            while sent + BATCH - (atomic_load(cell_at(received, port).value, 0) - base) > WINDOW:
                 if clock_ns(time) > until + _PATIENCE_NS:
                     return _ENDED
                 _wait(time)

@@ -139,13 +139,13 @@ def _least_with_losses(
     observed: Observed, median: CollectiveRecord | Step | None, faults: FaultOptions | None
 ) -> int | None:
     """The bound of the median collective with what its links lose; None without losses, and for steps of a script."""
-    arrive = (1 - faults.loss) * (1 - faults.corrupt) if faults else 1.0
+    loss = faults.missing if faults else 0.0
     jobs = [job for job in observed.jobs if job.carried and job.plan.name == observed.jobs[0].plan.name]
-    if arrive == 1.0 or not jobs or not isinstance(median, CollectiveRecord) or not median.bound_ps:
+    if not loss or not jobs or not isinstance(median, CollectiveRecord) or not median.bound_ps:
         return None
     most = [max(job.carried, key=lambda one: one[1]) for job in jobs]
     parts = [(job.plan, elements) for job, (_, elements, _) in zip(jobs, most, strict=True)]
-    return lossy_bound_ps(median.bound_ps, 1 - arrive, parts, most[0][0])
+    return lossy_bound_ps(median.bound_ps, loss, parts, most[0][0])
 
 
 def describe_topology(topology: Topology) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What losses cost in virtual time, beside what they may."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -126,7 +126,7 @@ TREES: Final = {
     "uneven-3": partial(tree, 3, uneven=True),
     "uneven-4": partial(tree, 4, uneven=True),
 }
-BARS: Final = (
+BARS: Final[Sequence[tuple[str, str, str, int, Mapping[float, float | None]]]] = (
     (FLAT, "steiner", "10G", 1_000_000, {0.0: 1.003, 0.001: 1.02, 0.01: 1.12, 0.05: 1.5}),
     (FLAT, "steiner", "100G", 1_000_000, {0.0: 1.024, 0.001: 1.08, 0.01: 1.15, 0.05: 1.5}),
     (FLAT, "steiner", "100G", 4_000_000, {0.001: 1.03, 0.01: 1.06, 0.05: 1.45}),
@@ -216,9 +216,9 @@ def loss_cells(settings: Any) -> list[LossCell]:
 def run_loss(cell: LossCell) -> list[LossRow]:
     """On one network."""
     found = measure(cell.plan, cell.rate, cell.elements, cell.seed, cell.topology, FaultOptions(loss=cell.loss))
-    counted = found.ratio, found.over, found.load, found.asks, found.waits, found.needless
-    counted += found.drops, found.differences
-    return [LossRow(cell.topology, cell.plan, cell.rate, cell.elements, cell.loss, cell.seed, *counted)]
+    rates = found.ratio, found.over, found.load, found.asks, found.waits, found.needless
+    where = cell.topology, cell.plan, cell.rate, cell.elements, cell.loss, cell.seed
+    return [LossRow(*where, *rates, found.drops, found.differences)]
 
 
 @dataclass(frozen=True)

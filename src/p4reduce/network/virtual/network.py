@@ -324,7 +324,7 @@ class VirtualNetwork(Changing):
 
         def take_part(thread: int) -> int:
             began = thread_time()
-            reason = help_along(world, thread) if thread else run(world, len(spent) * most_events)
+            reason: int = help_along(world, thread) if thread else run(world, len(spent) * most_events)
             spent[thread] = thread_time() - began
             return reason
 

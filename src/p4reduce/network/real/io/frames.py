@@ -53,6 +53,7 @@ from p4switch.native.memory import (
     POLLIN,
     POLLOUT,
     TIMESPEC,
+    atomic_load,
     clock_ns,
     copy_bytes,
     errno,
@@ -91,17 +92,6 @@ MSG_TRUNC: Final = 0x20
 POLLERR: Final = 8
 SOL_SOCKET: Final = 1
 SO_ERROR: Final = 4
-
-
-@intrinsic
-def load_shared(typingctx: Any, address: Any) -> Any:
-    """The int64 at an address that another thread or the kernel may write; what it wrote before is seen too."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        return builder.load_atomic(pointer, ordering="acquire", align=8)
-
-    return types.int64(types.int64), generate
 
 
 @intrinsic
@@ -198,10 +188,9 @@ MACHINE: Final = _integers(
     "polled",  # ports that only a system call can tell of: datagram sockets and blocked ones
     "dirty",  # indices of ports with frames to send
     "dirty_count",
-    "sending",  # BATCH messages, their vectors and control messages, and the frames that they send
+    "sending",  # BATCH messages, their vectors and control messages
     "sending_vectors",
     "sending_controls",
-    "sending_frames",
     "receiving",  # MESSAGES of them and their buffers; those received and not yet processed
     "inbox",
     "inbox_cell",
@@ -265,7 +254,7 @@ def clock_ps(m: Any) -> int:
 @kernel
 def asked(m: Any, word: int) -> bool:
     """Whether Python asks for what a word of CONTROL stands for."""
-    return load_shared(m.control + _WORD * word) != 0  # type: ignore[no-any-return]
+    return atomic_load(m.control, word) != 0  # type: ignore[no-any-return]
 
 
 @kernel

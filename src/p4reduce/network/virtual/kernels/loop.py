@@ -517,11 +517,11 @@ def bring(w: Any) -> bool:
 @kernel
 def _cut(records: int, cell: int, first: int, count: int, onto: int) -> int:
     """Take so many cells off a list of free ones, and put another list behind them; what is left of theirs."""
-    at = first
+    at: Any = first
     for _ in range(count - 1):
         at = np.int64(free_at(records + at * cell, 0).next)
     last = free_at(records + at * cell, 0)
-    rest = np.int64(last.next)
+    rest: Any = np.int64(last.next)
     last.next = onto
     return rest  # type: ignore[no-any-return]
 
