@@ -24,6 +24,8 @@ FRAMES: Final = (0, 1, 16, 256, 4096)
 """that cross in one direction at the end of a window"""
 LEADING: Final = np.dtype([(name, np.int64) for name in ("link", "time", "since", "seq", "length")])
 _DEADLINE_S: Final = 300.0
+_WARM: Final = 10
+"""windows before those that count"""
 
 
 def _mpiexec() -> str | None:
@@ -83,7 +85,7 @@ def _serve(windows: int, length: int, counts: list[int]) -> None:
     rows = []
     for count in counts:
         took = []
-        for window in range(windows // (1 + count // 64) + 10):
+        for window in range(windows // (1 + count // 64) + _WARM + 1):
             began = time.perf_counter()
             came, first = _exchange(comm, 1 - own, 2 * window + own, frames[:count], cell, landed)
             took.append(time.perf_counter() - began)
@@ -92,7 +94,7 @@ def _serve(windows: int, length: int, counts: list[int]) -> None:
         wanted = np.random.default_rng(1 - own).integers(0, 256, frames.shape, np.uint8)
         if not np.array_equal(landed[:count], wanted[:count]):
             raise RuntimeError("frames changed on their way")
-        micros = np.array(took[10:]) * 1e6
+        micros = np.array(took[_WARM:]) * 1e6
         rows.append(
             {
                 "frames": count,
