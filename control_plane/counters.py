@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import finsy as fy
 import numpy as np
@@ -262,6 +262,110 @@ def _loads(plan: Plan, elements: int, operation: Operation) -> tuple[dict[Hop, F
             if down:
                 loads.update(plan.path_hops(parent, child))
     return {hop: share * number for hop, number in loads.items()}, count, length
+
+
+_BINS: Final = 2048
+_REPAIRS: Final = 1e-9
+"""a hop loses a frame so many times in a row with a smaller probability than this: no more is reckoned with"""
+
+
+def lossy_bound_ps(bound_ps: int, loss: float, parts: Sequence[tuple[Plan, int]], operation: Operation) -> int:
+    """How long a collective takes at least, on average, where every link loses a share of its frames, picoseconds.
+
+    What :func:`parts_bound` says over 1 - loss, since each lost frame is sent once more on its own link; and a tail: by
+    how much the last chunk to be complete is later than the last one is without losses. Repairs are the best that there
+    can be, hop by hop: the far end of a link knows that a frame is missing when it should have been there, and has it a
+    round trip of this link and the frame's time later; how many are lost in a row is a geometric draw. A chunk is
+    complete at a switch when those of all children are, and in the end at all workers. Chunks follow each other at the
+    pace of the busiest link, so that early ones have time for their repairs. Of a ring the tail is that of its last
+    step. Delays are rounded down, to 1/2048 of the longest that is reckoned with.
+
+    Parameters
+    ----------
+    bound_ps : int
+        The least time without losses.
+    loss : float
+        Of every link, in (0, 1).
+    parts : sequence of (Plan, int)
+        As of :func:`parts_bound`; the tail is the longest of them.
+    operation : Operation
+        What is carried.
+    """
+    paced_ps = bound_ps / (1 - loss)
+    counts = [_loads(plan, elements, operation)[1] for plan, elements in parts]
+    tail = max(_tail_ps(plan, loss, paced_ps, n, operation) for (plan, _), n in zip(parts, counts, strict=True))
+    return math.ceil(paced_ps + tail)
+
+
+def _tail_ps(plan: Plan, loss: float, paced_ps: float, count: int, operation: Operation) -> float:
+    """The tail of one part, whose ``count`` chunks are evenly apart in a time."""
+    apart_ps = paced_ps / count
+    length = plan.frame_bytes if operation is not Operation.BARRIER else frame_bytes(0)
+
+    def trips(source: str, destination: str) -> tuple[int, ...]:
+        links = (plan.topology.link_at(*hop) for hop in plan.path_hops(source, destination))
+        return tuple(sorted(2 * link.delay_ps + frame_time_ps(length, link.rate_bps) for link in links))
+
+    below: dict[str, list[str]] = {}
+    if not (plan.mesh or plan.ring):
+        for child, parent in plan.edges:
+            below.setdefault(parent, []).append(child)
+    # A tree of (round trips to a node, what is below it), for each phase; alike ones are reckoned once.
+    ways: list[Any] = [tuple((trips(*edge), ()) for edge in plan.edges)]
+    if below:
+        top = next(parent for parent in below if parent not in {child for child, _ in plan.edges})
+
+        def lay(node: str, *, up: bool) -> Any:
+            ends = [(child, (child, node) if up else (node, child)) for child in below.get(node, ())]
+            return tuple(sorted((trips(*pair), lay(child, up=up)) for child, pair in ends))
+
+        share = exchange(plan, operation, 1, lead=0)
+        both = operation is Operation.BARRIER
+        ways = [lay(top, up=up) for up, has in ((True, share.up_full), (False, share.down_full)) if has or both]
+    repairs = max(math.ceil(math.log(_REPAIRS) / math.log(loss)), 1)
+    unit = repairs * sum(map(_longest, ways)) / _BINS
+    masses = np.zeros(_BINS)
+    masses[0] = 1.0
+    known: dict[Any, npt.NDArray[np.float64]] = {}
+    for way in ways:
+        masses = _later(masses, np.diff(_complete(way, loss, repairs, unit, known), prepend=0.0))
+    whole = np.cumsum(masses)
+    # The j-th chunk from the end may be late by j * apart_ps more before it counts.
+    in_time = np.ones(_BINS)
+    back = np.arange(min(count, int(_BINS * unit / apart_ps) + 1))
+    for shift, times in zip(*np.unique((back * apart_ps / unit).astype(int), return_counts=True), strict=True):
+        in_time[: _BINS - shift] *= whole[shift:] ** times
+    return float((1 - in_time).sum() * unit)
+
+
+def _longest(way: Any) -> int:
+    return max((sum(trips) + _longest(below) for trips, below in way), default=0)
+
+
+def _later(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """How late the sum of two delays is; what is beyond the last bin is in it."""
+    size = 2 * len(one)
+    both: npt.NDArray[np.float64] = np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[: len(one)]
+    both[-1] += max(1.0 - both.sum(), 0.0)
+    return both
+
+
+def _complete(way: Any, loss: float, repairs: int, unit: float, known: dict[Any, Any]) -> npt.NDArray[np.float64]:
+    """The probability, by bin, that a chunk of all branches is there by then."""
+    if way not in known:
+        found = np.ones(_BINS)
+        for trips, below in way:
+            masses = np.diff(_complete(below, loss, repairs, unit, known), prepend=0.0)
+            for trip in trips:
+                if (trip, unit) not in known:
+                    times = np.minimum((np.arange(repairs + 1) * trip / unit).astype(int), _BINS - 1)
+                    hop = np.zeros(_BINS)
+                    np.add.at(hop, times, (1 - loss) * loss ** np.arange(repairs + 1))
+                    known[trip, unit] = hop
+                masses = _later(masses, known[trip, unit])
+            found *= np.cumsum(masses)
+        known[way] = found
+    return known[way]  # type: ignore[no-any-return]
 
 
 def task_bound_ps(topology: Topology, workers: Iterable[str], elements: int, lanes: int) -> int:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from errno import EAGAIN, ECONNREFUSED, EINTR, ENOBUFS
+from errno import EAGAIN, ECONNREFUSED, EINTR, EINVAL, EIO, EMSGSIZE, ENOBUFS
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,8 @@ from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, State
 from p4reduce.workers.specs import EndpointSpec, HostAddress
 from p4switch.base.values import PS_PER_NS, PS_PER_S
 from p4switch.native.memory import (
+    CONTROL,
+    GATHERED_BYTES,
     IOVEC,
     MESSAGE,
     MSG_DONTWAIT,
@@ -32,17 +34,23 @@ from p4switch.native.memory import (
     POLLFD,
     POLLIN,
     POLLOUT,
+    SEGMENTS,
+    SOL_UDP,
     SUPPORTED,
     TIMESPEC,
+    UDP_GRO,
     address_of,
     carray,
     clock_ns,
     copy_bytes,
     errno,
+    gather,
+    gathered,
     load_be32,
     pointer,
     poll,
     recvmmsg,
+    segment_bytes,
     sendmmsg,
 )
 
@@ -51,8 +59,10 @@ from p4switch.native.memory import (
 
 BATCH: Final = 64
 """Datagrams that are given to, or taken from, the kernel in one call."""
-CONTROL_BYTES: Final = 24
-"""Of the one control message that comes with a datagram: CMSG_SPACE(1), its IPv4 type of service."""
+MESSAGES: Final = 16
+"""Of a tunnel that are taken in one call, each perhaps of many datagrams."""
+CONTROL_BYTES: Final = CONTROL.itemsize
+"""Of the one control message that comes with a datagram: its type of service, or how long those of a tunnel are."""
 
 
 class Reason(IntEnum):
@@ -78,7 +88,9 @@ PORT: Final[np.dtype[Any]] = np.dtype(
         ("turns", "i8", (CLASSES,)),
         # Cells of frames, and the structures of recvmmsg and sendmmsg, BATCH of each; addresses.
         *_integers("cell", "skipped", "rx_cells", "rx_messages", "rx_names", "rx_iovecs", "rx_controls"),
-        *_integers("tx_cells", "tx_messages", "tx_names", "tx_iovecs"),
+        *_integers("tx_cells", "tx_messages", "tx_names", "tx_iovecs", "tx_controls"),
+        # Bytes of a cell for what comes in, and how many; datagrams that a tunnel sends as one.
+        *_integers("rx_cell", "rx_count", "segments"),
         # Frames that are made but that the kernel has not taken yet: from tx_head up to tx_tail.
         *_integers("tx_head", "tx_tail", "polls", "timespec", "rest_ns"),
         # The link's rate (0: none), and when it is free of what was sent, picoseconds as of ``now_ps``.
@@ -113,6 +125,7 @@ _FLAGS: Final = wire.offset(wire.INC, "has_lanes")
 _CONTROL_HEADER_BYTES: Final = 16
 _NAME_BYTES: Final = NAME.itemsize
 _MESSAGE_BYTES: Final = MESSAGE.itemsize
+_VECTOR_BYTES: Final = IOVEC.itemsize
 _POLLFD_BYTES: Final = POLLFD.itemsize
 _ACTIVE: Final = int(State.ACTIVE)
 _DONE: Final = int(Reason.DONE)
@@ -137,7 +150,7 @@ def _store_be16(address: int, value: int) -> None:
 @kernel
 def _wrap(port: Any, k: int, payload: int) -> Any:
     """The headers before the k-th datagram's payload; returns the frame's length."""
-    cell = port.rx_cells + k * port.cell
+    cell = port.rx_cells + k * port.rx_cell
     name = port.rx_names + k * _NAME_BYTES
     message = carray(pointer(port.rx_messages), (BATCH,), MESSAGE)[k]
     tos: Any = 0
@@ -179,9 +192,9 @@ def _offer(eps: Any, port: Any, address: int, length: int, now: int) -> None:
 
 @kernel
 def _receive_batch(eps: Any, port: Any, now: int) -> Any:
-    """Up to a batch of datagrams; how many there were, or minus an ``errno``."""
-    messages = carray(pointer(port.rx_messages), (BATCH,), MESSAGE)
-    count = np.int64(recvmmsg(port.socket, port.rx_messages, BATCH, MSG_DONTWAIT, 0))
+    """A batch of messages; how many datagrams they were, at least BATCH of a whole one; or minus an ``errno``."""
+    messages = carray(pointer(port.rx_messages), (port.rx_count,), MESSAGE)
+    count = np.int64(recvmmsg(port.socket, port.rx_messages, port.rx_count, MSG_DONTWAIT, 0))
     port.calls += 1
     if count < 0:
         reason = errno()
@@ -191,14 +204,23 @@ def _receive_batch(eps: Any, port: Any, now: int) -> Any:
             port.refused += 1
             return 0
         return -reason
+    datagrams: Any = 0
     for k in range(count):
+        address = port.rx_cells + k * port.rx_cell
         length = np.int64(messages[k].length)
         if port.tunnel == 0:
-            length = _wrap(port, k, length)
+            _offer(eps, port, address, _wrap(port, k, length), now)
             messages[k].name_length = _NAME_BYTES
-            messages[k].control_length = CONTROL_BYTES
-        _offer(eps, port, port.rx_cells + k * port.cell, length, now)
-    return count
+            datagrams += 1
+        else:
+            each = segment_bytes(messages[k])
+            at: Any = 0
+            while at < length or at == 0:
+                _offer(eps, port, address + at, min(each, length - at), now)
+                datagrams += 1
+                at += max(each, 1)
+        messages[k].control_length = CONTROL_BYTES
+    return max(datagrams, BATCH) if count == port.rx_count else datagrams
 
 
 @kernel
@@ -265,10 +287,19 @@ def _send_batch(port: Any, now: int) -> Any:
     if waiting == 0:
         return 0
     first = port.tx_messages + port.tx_head * _MESSAGE_BYTES
+    if port.tunnel != 0:
+        first = port.tx_messages
+        vectors = port.tx_iovecs + port.tx_head * _VECTOR_BYTES
+        waiting = gather(first, vectors, port.tx_controls, waiting, port.segments)
     count = np.int64(sendmmsg(port.socket, first, waiting, MSG_DONTWAIT))
     port.calls += 1
-    if count < 0:
+    if count > 0:
+        count = gathered(first, count)
+    elif count < 0:
         reason = errno()
+        if port.segments > 1 and reason in (EINVAL, EIO, EMSGSIZE):
+            port.segments = 1  # the way there takes datagrams one by one only
+            return 0
         if reason == ECONNREFUSED:  # of an earlier datagram: this one was not sent, and is sent with the next call
             port.refused += 1
             return 0
@@ -350,7 +381,7 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
         now = now_ps(port)
         if now >= until:
             return _TIME
-        if max(got, sent) == BATCH:
+        if max(got, sent) >= BATCH:
             continue
         if got > 0 and port.rest_ns > 0:
             _rest(port)
@@ -516,6 +547,9 @@ class Port:
             made.setsockopt(socket.IPPROTO_IP, _IP_TOS, wire.ECN_CAPABLE)
             made.setsockopt(socket.IPPROTO_IP, _IP_RECVTOS, 1)
             made.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        else:
+            with contextlib.suppress(OSError):  # an older kernel brings datagrams one by one
+                made.setsockopt(SOL_UDP, UDP_GRO, 1)
         made.bind(local)
         if remote is not None:
             made.connect(remote)
@@ -528,21 +562,23 @@ class Port:
             wire.headers(1, ethernet_dst=host.mac, ipv4_dst=host.ip, udp_dst_port=host.udp, udp_src_port=0), None
         )[0]
         plain = skipped > 0
+        record["rx_cell"], record["rx_count"] = (cell, BATCH) if plain else (GATHERED_BYTES, MESSAGES)
+        record["segments"] = 1 if plain else SEGMENTS
         for way in ("rx", "tx"):
-            cells, names, iovecs = np.zeros((BATCH, cell), np.uint8), np.zeros(BATCH, NAME), np.zeros(BATCH, IOVEC)
-            messages, controls = np.zeros(BATCH, MESSAGE), np.zeros((BATCH, CONTROL_BYTES), np.uint8)
+            count, each = (int(record["rx_count"]), int(record["rx_cell"])) if way == "rx" else (BATCH, cell)
+            cells, names, iovecs = np.zeros((count, each), np.uint8), np.zeros(count, NAME), np.zeros(count, IOVEC)
+            messages, controls = np.zeros(count, MESSAGE), np.zeros((count, CONTROL_BYTES), np.uint8)
             names["family"] = socket.AF_INET
-            numbers = np.arange(BATCH)
-            iovecs["base"], iovecs["length"] = address_of(cells) + numbers * cell + skipped, cell - skipped
+            numbers = np.arange(count)
+            iovecs["base"], iovecs["length"] = address_of(cells) + numbers * each + skipped, each - skipped
             messages["iov"], messages["iov_count"] = address_of(iovecs) + numbers * IOVEC.itemsize, 1
             if plain:
                 messages["name"], messages["name_length"] = address_of(names) + numbers * NAME.itemsize, NAME.itemsize
+            record[f"{way}_controls"] = self._keep(controls)
             if way == "rx":
                 cells[:, :skipped] = header[:skipped]
-                record["rx_controls"] = self._keep(controls)
-                if plain:
-                    messages["control"] = address_of(controls) + numbers * CONTROL_BYTES
-                    messages["control_length"] = CONTROL_BYTES
+                messages["control"] = address_of(controls) + numbers * CONTROL_BYTES
+                messages["control_length"] = CONTROL_BYTES
             for name, array in (("cells", cells), ("messages", messages), ("names", names), ("iovecs", iovecs)):
                 record[f"{way}_{name}"] = self._keep(array)
 

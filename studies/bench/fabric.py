@@ -1,8 +1,10 @@
 """Benchmarks of the virtual fabric."""
 
+import hashlib
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -220,8 +222,8 @@ def _row(lanes: int, switches: int, run: Run) -> dict[str, Any]:
     }
 
 
-def forwarding(switches: int, lanes: int, frames: int, runs: int) -> dict[str, Any]:
-    """The fabric alone: switches that only copy frames, hosts of a leaf-spine that send to the next leaf."""
+def _forwarding(switches: int, lanes: int, frames: int) -> tuple[VirtualNetwork, Callable[[], bytes]]:
+    """A network of switches that only copy frames, hosts of a leaf-spine that send to the next leaf; how they do."""
     leaves = spines = max(switches // 2, 1)
     topology = leaf_spine(leaves, spines, 2, rate="100G", uplink="100G")
     hosts = [host.name for host in topology.hosts]
@@ -231,20 +233,79 @@ def forwarding(switches: int, lanes: int, frames: int, runs: int) -> dict[str, A
     network = VirtualNetwork(topology, route_all(topology), endpoints=endpoints)
     each = max(frames // len(hosts), 1)
 
-    def again() -> None:
+    def again() -> bytes:
         endpoints.records["to_send"] += each
         endpoints.records["expected"] += each
         endpoints.records["status"] = 1
         network.start_all(range(len(hosts)))
         network.run()
+        return endpoints.records["received"].tobytes()
 
-    return _row(lanes, switches, _best(network, again, runs))
+    return network, again
+
+
+def forwarding(switches: int, lanes: int, frames: int, runs: int) -> dict[str, Any]:
+    """The fabric alone: nothing but what goes from leaf to leaf."""
+    return _row(lanes, switches, _best(*_forwarding(switches, lanes, frames), runs))
+
+
+def _racks(switches: int, lanes: int, frames: int, slots: int) -> tuple[VirtualNetwork, Callable[[], bytes]]:
+    made = Racks(switches, WORKERS, lanes=lanes, chunks=max(frames // (switches * WORKERS * 2), 16), slots=slots)
+
+    def again() -> bytes:
+        made.all_reduce()
+        return made.outputs.tobytes()
+
+    return made.network, again
 
 
 def racks(switches: int, lanes: int, frames: int, runs: int, slots: int = 512) -> dict[str, Any]:
     """The P4 program in any number of switches, each with four workers of its own."""
-    made = Racks(switches, WORKERS, lanes=lanes, chunks=max(frames // (switches * WORKERS * 2), 16), slots=slots)
-    return {**_row(lanes, switches, _best(made.network, made.all_reduce, runs)), "slots": slots}
+    return {**_row(lanes, switches, _best(*_racks(switches, lanes, frames, slots), runs)), "slots": slots}
+
+
+THREADED: Final = ("racks", "forwarding")
+MANY: Final = 64
+"""switches from which on two threads shall be TIMES as fast as one"""
+TIMES: Final = 1.7
+
+
+def threads(what: str, switches: int, lanes: int, frames: int, runs: int, count: int) -> dict[str, Any]:
+    """One network with one thread and with several, in turns: how many times as fast these are, medians.
+
+    By the clock, which other load on the machine spoils; and by processor time, of the longest turns of each window
+    and all that one thread does alone, without waiting.
+
+    Raises:
+        RuntimeError: virtual times, events or what was received differ.
+    """
+    networks = [
+        _racks(switches, lanes, frames, 512) if what == "racks" else _forwarding(switches, lanes, frames)
+        for _ in range(2)
+    ]
+    clock, path = [], []
+    for _ in range(runs + 1):
+        seen = []
+        for (network, again), number in zip(networks, (1, count), strict=True):
+            network.threads, network.timed = number, True
+            before, begin = network.path_s, time.perf_counter()
+            found = hashlib.sha256(again()).hexdigest(), network.now, network.events
+            seen.append((found, time.perf_counter() - begin, network.path_s - before))
+        (one, alone_s, alone_path), (other, seconds, shared) = seen
+        if one != other:
+            raise RuntimeError(f"{what}, {switches} switches: {count} threads make another result than one")
+        clock.append(alone_s / seconds)
+        path.append(alone_path / shared)
+    return {
+        "network": what,
+        "switches": switches,
+        "lanes": lanes,
+        "threads": count,
+        "partitions": networks[0][0].partitions,
+        "alone_ms": alone_path * 1e3,
+        "by_clock": statistics.median(clock[1:]),
+        "by_processor": statistics.median(path[1:]),
+    }
 
 
 def tree(lanes: int, chunks: int, runs: int) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from p4reduce.base.errors import BadInput
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.net import enter_command, is_entered, why_not
 from p4reduce.runs.experiment import Experiment
-from studies.bench import carrying, fabric, live, machine, plans, runs, start
+from p4switch.native.memory import SEGMENTS
+from studies.bench import carrying, exchange, fabric, live, machine, plans, runs, start
 from studies.bench.dataplane import bmv2, bmv2_push, compilation, front_end, packets, tables
 from studies.bench.loss import distance, guesses, real, virtual, zeros
 from studies.bench.strangers import StrangersCell, StrangersRow, run_strangers
 from studies.bench.veth import BenchLab
-from studies.frame import Bar, Part, Study, StudyResult, at_most, column
+from studies.frame import Bar, Part, Study, StudyResult, at_least, at_most, column
 from studies.pages import Drawing
 
 # Rows by their columns: what measures them gives mappings.
@@ -106,6 +107,12 @@ class BenchSettings:
         Chunks of 8 packets in each of BMv2's rounds.
     switches : tuple of int
         Of racks and forwarding.
+    threaded : tuple of int
+        Switches of the networks of threads.
+    threads : int
+        That share a network's windows.
+    windows : int
+        Of exchange, without frames.
     frames : int
         About so many pass in a run of the fabric.
     best_of : int
@@ -179,6 +186,9 @@ class BenchSettings:
     programs: tuple[str, ...] = ("cf3f906", "HEAD")
     bmv2_chunks: int = 512
     switches: tuple[int, ...] = (4, 32, 256)
+    threaded: tuple[int, ...] = (16, 64, 256)
+    threads: int = 2
+    windows: int = 20_000
     frames: int = 300_000
     best_of: int = 3
     elements: int = 25_600_000
@@ -240,6 +250,8 @@ QUICK: Final = BenchSettings(
     entries=(10, 1000),
     scanned=100,
     switches=(4,),
+    threaded=(4,),
+    windows=200,
     frames=3000,
     best_of=1,
     elements=1_000_000,
@@ -416,6 +428,23 @@ FABRIC: Final = (
                  for lanes in settings.lanes
                  for switches in settings.switches
              ]),
+    measured("threads", "Threads that share the windows of one network, and one thread alone: times as fast",
+             {"network": "network", "switches": "switches", "partitions": "partitions", "lanes": "lanes",
+              "threads": "threads", "alone_ms": "one thread, ms", "by_clock": "by the clock",
+              "by_processor": "by processor time"},
+             lambda settings: [
+                 partial(fabric.threads, what, switches, lanes, settings.frames, settings.best_of, settings.threads)
+                 for what in fabric.THREADED
+                 for lanes in settings.lanes
+                 for switches in settings.threaded
+             ]),
+    measured("exchange", "A window's end between two processes (MPI), by frames that cross each way",
+             {"lanes": "lanes", "frames": "frames", "kB": "kB", "least_us": "least, us", "median_us": "median, us",
+              "p99_us": "99 %, us", "passes": "pays from passes a window"},
+             lambda settings: [
+                 partial(exchange.measure, lanes, settings.windows, settings.frames, settings.best_of)
+                 for lanes in settings.lanes
+             ], missing=lambda _settings: exchange.why_not()),
     measured("ns3", "Beside ns-3",
              {"what": "what", "payload_bytes": "UDP payload", "M_hops_per_s": "M packet-hops/s", "x_ns3": "x ns-3"},
              lambda settings: [partial(_ns3, settings)], missing=lambda _settings: fabric.why_not()),
@@ -602,27 +631,39 @@ def _veth(settings: BenchSettings, part: str, lanes: int) -> list[dict[str, Any]
             raise ClusterError(f"{part}: in namespaces of its own it ended with {done.returncode}:\n{done.stderr}")
         found: list[dict[str, Any]] = json.loads(done.stdout)["rows"][part]
         return found
-    seen = []
     with BenchLab(settings.ports, lanes) as lab:
-        pushes = part == "veth-aggregation"
-        frames, seq = lab.pushes() if pushes else lab.datagrams(), 0
-        for _ in range(settings.best_of):
-            seen.append(lab.run(frames, settings.seconds, first=seq if pushes else None))
-            seq += seen[-1].frames // settings.ports
+        return [_under_load(settings, lab, pushes=part == "veth-aggregation")]
+
+
+def _under_load(settings: BenchSettings, lab: BenchLab, *, pushes: bool) -> dict[str, Any]:
+    """The best of some runs."""
+    seen, seq = [], 0
+    frames = lab.pushes() if pushes else lab.datagrams()
+    for _ in range(settings.best_of):
+        seen.append(lab.run(frames, settings.seconds, first=seq if pushes else None))
+        seq += seen[-1].frames // settings.ports
     best = max(seen, key=lambda one: one.kpps_per_core)
-    return [
-        {
-            "lanes": lanes,
-            "ports": settings.ports,
-            "kpps": round(best.kpps, 1),
-            "kpps_per_core": round(best.kpps_per_core, 1),
-            "copies_kpps": round(best.copies / best.seconds / 1e3, 1),
-            "goodput_gbps": round(best.kpps * lanes * 32 / 1e6, 3),
-            "us_per_frame": round(best.cpu_s / best.frames * 1e6, 3),
-            "sleeps": best.sleeps,
-            "lost": best.lost,
-        }
-    ]
+    return {
+        "lanes": lab.lanes,
+        "ports": settings.ports,
+        "kpps": round(best.kpps, 1),
+        "kpps_per_core": round(best.kpps_per_core, 1),
+        "copies_kpps": round(best.copies / best.seconds / 1e3, 1),
+        "goodput_gbps": round(best.kpps * lab.lanes * 32 / 1e6, 3),
+        "us_per_frame": round(best.cpu_s / best.frames * 1e6, 3),
+        "sleeps": best.sleeps,
+        "lost": best.lost,
+    }
+
+
+def _udp(settings: BenchSettings, what: str, lanes: int) -> Iterator[dict[str, Any]]:
+    """The same over UDP sockets of loopback: datagrams one by one, then many of one length as one message."""
+    alone = 0.0
+    for segments in (1, SEGMENTS):
+        with BenchLab(settings.ports, lanes, udp=segments) as lab:
+            row = _under_load(settings, lab, pushes=what == "aggregation")
+        alone = alone or row["kpps_per_core"]
+        yield {"frames": what, "together": segments, **row, "times": row["kpps_per_core"] / alone}
 
 
 VETH: Final = {
@@ -636,6 +677,15 @@ VETH: Final = {
     "sleeps": "sleeps",
     "lost": "lost",
 }
+
+
+def _on_udp(what: str) -> Part:
+    return measured(
+        f"udp-{what}",
+        f"{what.capitalize()} on UDP sockets: datagrams one by one, and many as one message (UDP_SEGMENT, UDP_GRO)",
+        {"frames": "frames", "together": "as one message", **VETH, "times": "times as many per core"},
+        lambda settings: [partial(_udp, settings, what, lanes) for lanes in settings.lanes],
+    )
 
 
 def _on_veth(what: str) -> Part:
@@ -668,6 +718,7 @@ SOCKETS: Final = (
     measured("gloo", "10 MB, 4 workers, one switch, 200 Mb/s, 256 lanes", runs.GLOO,
              lambda settings: [partial(runs.gloo, settings)], missing=runs.why_no_gloo),
     *map(_on_veth, ("forwarding", "aggregation")),
+    *map(_on_udp, ("forwarding", "aggregation")),
     measured("live", "What the live page costs a run",
              {"what": "case", "cpu_s": "CPU s", "clock_s": "clock s", "cpu_ratio": "CPU ratio",
               "clock_ratio": "clock ratio", "least_ratio": "least CPU ratio", "own": "own share", "moments": "moments",
@@ -698,6 +749,15 @@ def bars(result: StudyResult) -> Iterator[Bar]:
     """Of planning, losses, the live page and TLS."""
     yield from _planning(result)
     yield from _losses(result)
+    for row in result.rows("threads"):
+        if row.switches >= fabric.MANY:
+            name = f"{row.threads} threads, {row.network} of {row.switches} switches, {row.lanes} lanes"
+            most = at_least(fabric.TIMES * row.threads / 2)
+            yield Bar(f"{name}: times as fast, by processor time", most, {None: row.by_processor})
+    for row in (*result.rows("udp-forwarding"), *result.rows("udp-aggregation")):
+        if row.together > 1:
+            name = f"{row.frames} on UDP sockets, {row.lanes} lanes: frames per core, times those one by one"
+            yield Bar(name, at_least(3), {None: row.times})
     for row in result.rows("live"):
         if row.what in live.BARS:
             yield Bar(f"the live page, {row.what}: processor time over that without it", at_most(live.BARS[row.what]),

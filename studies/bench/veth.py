@@ -1,4 +1,4 @@
-"""One switch between veth pairs, and a load for it."""
+"""One switch between veth pairs, or UDP sockets of loopback, and a load for it."""
 
 import socket
 import threading
@@ -11,14 +11,28 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.network.real.io.frames import BATCH, PORT, load_shared
-from p4reduce.network.real.io.path import Veth
+from p4reduce.network.real.io.frames import BATCH, MSG_TRUNC, PORT
+from p4reduce.network.real.io.path import PortSpec, Udp, Veth
 from p4reduce.network.real.net.network import add_veth, bring_up, netlink, wait_until_up, without_ipv6
 from p4reduce.network.real.switches import RealSwitches
 from p4reduce.network.virtual.records import cell_at
 from p4reduce.workers import wire
 from p4switch.native.compiler import Compiler
-from p4switch.native.memory import IOVEC, MESSAGE, clock_ns, poll, sendmmsg, store_be32
+from p4switch.native.memory import (
+    CONTROL,
+    IOVEC,
+    MESSAGE,
+    MSG_DONTWAIT,
+    SOL_UDP,
+    UDP_GRO,
+    atomic_load,
+    clock_ns,
+    external,
+    gather,
+    poll,
+    sendmmsg,
+    store_be32,
+)
 from p4switch.tables import Lpm, TableEntry
 from studies.bench.switch import EPOCH, JOB, racks, root_switch
 
@@ -27,6 +41,8 @@ from studies.bench.switch import EPOCH, JOB, racks, root_switch
 # It reads the counters of the switch's ports in memory, so that frames are lost nowhere and nothing needs to answer.
 
 
+recv: Any = external("recv", "int64", "int32", "int64", "uint64", "int32")
+"""(socket, buffer, bytes, flags)"""
 _compiler = Compiler(Path(__file__).parent)
 entry, kernel = _compiler.entry, _compiler.kernel
 
@@ -36,6 +52,8 @@ SEQ: Final = np.int64(wire.offset(wire.INC, "seq"))
 _PAUSE_NS: Final = 20_000
 _PATIENCE_NS: Final = 10_000_000_000
 _ENDED: Final = -1
+_MESSAGE_BYTES: Final = MESSAGE.itemsize
+_VECTOR_BYTES: Final = IOVEC.itemsize
 
 
 @kernel
@@ -45,31 +63,50 @@ def _wait(time: int) -> None:
 
 
 @kernel
+def _forget(fd: int) -> None:
+    """Take all that came by a socket, and keep nothing of it."""
+    while recv(fd, 0, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0:
+        pass
+
+
+@kernel
 def _numbered(frames: int, frame_cell: int, seq: int, count: int) -> None:
     for place in range(count):
         store_be32(frames + place * frame_cell + SEQ, 0, np.int32(seq + place))
 
 
-@entry(int, int, int, int, int, int, np.dtype(np.int64), int)
+@entry(int, int, int, int, int, int, int, int, int, int, np.dtype(np.int64), int)
 def load(
-    sockets: int, received: int, ports: int, frames: int, frame_cell: int, messages: int, limits: Any, numbered: int
+    sockets: int,
+    received: int,
+    ports: int,
+    frames: int,
+    frame_cell: int,
+    messages: int,
+    vectors: int,
+    controls: int,
+    segments: int,
+    datagrams: int,
+    limits: Any,
+    numbered: int,
 ) -> int:
     """Send to every port in turn until a time is over; rounds of BATCH frames that every port got, or -1.
 
     sockets, received: addresses of ``ports`` int64: descriptors, and addresses of the counts of frames that came in.
-    frames: ``ports`` times BATCH cells of ``frame_cell`` bytes; their messages likewise. limits: int64 (first seq,
-    CLOCK_MONOTONIC at the end, and two to use). ``numbered``: each round has the next BATCH sequence numbers. -1: the
-    switch takes nothing more.
+    frames: ``ports`` times BATCH cells of ``frame_cell`` bytes; their vectors likewise. messages, controls: BATCH, to
+    use; each message has up to ``segments`` frames. ``datagrams``: what the switch sends comes back by the sockets, and
+    is taken. limits: int64 (first seq, CLOCK_MONOTONIC at the end, and two to use). ``numbered``: each round has the
+    next BATCH sequence numbers. -1: the switch takes nothing more.
     """
     time = limits.ctypes.data + 16
     first = limits[0]
     until = limits[1]
     rounds = 0
-    base = load_shared(cell_at(received, 0).value)
+    base = atomic_load(cell_at(received, 0).value, 0)
     while True:
         sent = rounds * BATCH
         for port in range(ports):
-            while sent + BATCH - (load_shared(cell_at(received, port).value) - base) > WINDOW:
+            while sent + BATCH - (atomic_load(cell_at(received, port).value, 0) - base) > WINDOW:
                 if clock_ns(time) > until + _PATIENCE_NS:
                     return _ENDED
                 _wait(time)
@@ -77,9 +114,12 @@ def load(
             if numbered != 0:
                 _numbered(own, frame_cell, first + sent, BATCH)
             done = 0
-            while done < BATCH:
-                count = sendmmsg(cell_at(sockets, port).value, messages + (port * BATCH + done) * 64, BATCH - done, 0)
-                done += max(count, 0)
+            count = gather(messages, vectors + port * BATCH * _VECTOR_BYTES, controls, BATCH, segments)
+            while done < count:
+                taken = sendmmsg(cell_at(sockets, port).value, messages + done * _MESSAGE_BYTES, count - done, 0)
+                done += max(taken, 0)
+            if datagrams != 0:
+                _forget(cell_at(sockets, port).value)
         rounds += 1
         if clock_ns(time) > until:
             return rounds
@@ -117,12 +157,28 @@ class Measured:
 class BenchLab:
     """A switch with ``ports`` ports, in a network namespace that this process was started in."""
 
-    def __init__(self, ports: int, lanes: int, **options: Any) -> None:
+    def __init__(self, ports: int, lanes: int, *, udp: int = 0, **options: Any) -> None:
+        """``udp``: on UDP sockets, up to so many datagrams as one message; 0: on veth pairs."""
         self.topology = racks(1, ports)
         self.lanes = lanes
         self.device = root_switch(lanes, self.topology.switches[0], self.topology.hosts, SLOTS)
         self._route()
         self._sockets: list[socket.socket] = []
+        self._udp = udp
+        specs: dict[int, PortSpec]
+        if udp:
+            self._sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(ports)]
+            for one in self._sockets:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+                one.setsockopt(SOL_UDP, UDP_GRO, int(udp > 1))
+                one.bind(("127.0.0.1", 0))
+            specs = {port: Udp(("127.0.0.1", 0), one.getsockname()) for port, one in enumerate(self._sockets, start=1)}
+            self.switches = RealSwitches({SWITCH: self.device}, {SWITCH: specs}, **options)
+            for port, one in enumerate(self._sockets, start=1):
+                one.connect(self.switches.address(SWITCH, port))
+            path = self.switches.data_paths[0]
+            path.ports["segments"] = udp
+            return
         without_ipv6()
         with netlink() as route:
             for port in range(1, ports + 1):
@@ -145,7 +201,7 @@ class BenchLab:
     def __enter__(self) -> Self:
         nothing = np.zeros(5, np.int64)
         nothing[4] = nothing.ctypes.data
-        load(0, nothing[4:].ctypes.data, 0, 0, 0, 0, nothing[:4], False)  # compiles it
+        load(0, nothing[4:].ctypes.data, 0, 0, 0, 0, 0, 0, 1, 0, nothing[:4], False)  # compiles it
         self.switches.start()
         return self
 
@@ -153,6 +209,10 @@ class BenchLab:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.switches.stop()
+        if self._udp:
+            for one in self._sockets:
+                one.close()
+            return
         with netlink() as route:
             for port, one in enumerate(self._sockets, start=1):
                 one.close()
@@ -206,9 +266,7 @@ class BenchLab:
         vectors = np.zeros(ports * BATCH, IOVEC)
         vectors["base"] = flat.ctypes.data + cell * np.arange(ports * BATCH)
         vectors["length"] = cell
-        messages = np.zeros(ports * BATCH, MESSAGE)
-        messages["iov"] = vectors.ctypes.data + IOVEC.itemsize * np.arange(ports * BATCH)
-        messages["iov_count"] = 1
+        messages, controls = np.zeros(BATCH, MESSAGE), np.zeros(BATCH, CONTROL)
         path = self.switches.data_paths[0]
         offset = dict(PORT.fields or {})["received_frames"][1]
         received = path.ports.ctypes.data + PORT.itemsize * np.arange(ports) + offset
@@ -223,6 +281,10 @@ class BenchLab:
             flat.ctypes.data,
             cell,
             messages.ctypes.data,
+            vectors.ctypes.data,
+            controls.ctypes.data,
+            max(self._udp, 1),
+            self._udp,
             limits,
             first is not None,
         )

@@ -1,8 +1,9 @@
-"""``python -m tests.support.partitions``: random networks with everything switched on, in windows and in one heap.
+"""``python -m tests.support.partitions``: random networks with everything switched on, in one heap and in windows.
 
 A story is a network and what happens to it: faults, gates, circuits, classes, multicast, programs that clone and
-recirculate, pauses, joins, captures, and runs that end for every reason. Told in windows and in one heap, all that can
-be seen after each run must be the same, down to the events that are still to come. Exit code 1 where it is not.
+recirculate, pauses, joins, captures, and runs that end for every reason. Told in one heap and in windows, all that can
+be seen after each run must be the same, down to the events that are still to come, whether one, two or four threads
+share the windows. Exit code 1 where it is not.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import hashlib
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -100,7 +101,8 @@ class Watched:
 class Story:
     """One network and its script; every telling draws the same."""
 
-    def __init__(self, seed: int, folder: Path, *, windows: bool) -> None:
+    def __init__(self, seed: int, folder: Path, *, threads: int) -> None:
+        """``threads``: that share windows; 0: all events in one heap."""
         self.rng = random.Random(seed)
         self.folder = folder
         rng = self.rng
@@ -117,7 +119,7 @@ class Story:
             pipeline_delay_ps=rng.choice((0, 0, 700_000)),
             max_replicas=16,
         )
-        self.network.windows = windows
+        self.network.windows, self.network.threads = threads > 0, threads
         self.captures: dict[tuple[str, int], Path] = {}
 
     def _endpoints(self, each: int) -> HostEndpoints:
@@ -264,7 +266,7 @@ class Story:
         coming = [heap[:size] for heap, size in zip(memory.heaps, sizes, strict=True)]
         events = sorted(tuple(event)[:3] for heap in coming for event in heap.tolist())
         links, nodes = network._wiring.links, network._wiring.nodes
-        places = {"wire_head", "wire_tail"}  # which cell a frame is in, cannot be seen
+        places = {"wire_head", "wire_tail", "sent_tail", "sent_next"}  # which cell a frame is in, cannot be seen
         names = [name for name in links.dtype.names or () if name not in places]
         port = self.ports[len(events) % len(self.ports)]
         return (
@@ -277,9 +279,9 @@ class Story:
             digest(sorted((tuple(where), count) for where, count in network.incidents().items())),
             digest(network.on_wire(port)),
             [(node.name, network.packet_ins(node.name)) for node in self.topology.switches],
-            memory._seqs.tolist(),
+            memory._parts["seq"].tolist(),
             digest(events),
-            len(memory.frames.records) - int(memory.world[0]["free_frames"]),
+            len(memory.frames.records) - int(memory.world["free_frames"].sum()),
         )
 
 
@@ -288,14 +290,14 @@ def digest(what: Any) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:12]
 
 
-def both(seed: int) -> tuple[list[Any], list[Any], int]:
-    """What can be seen in windows and in one heap, and the number of partitions."""
+def tellings(seed: int, threads: Sequence[int] = (1, 2, 4)) -> tuple[list[list[Any]], int]:
+    """What can be seen in one heap, then with so many threads, and the number of partitions."""
     found = []
-    for windows in (True, False):
+    for number in (0, *threads):
         with tempfile.TemporaryDirectory() as folder:
-            story = Story(seed, Path(folder), windows=windows)
+            story = Story(seed, Path(folder), threads=number)
             found.append(story.tell())
-    return found[0], found[1], int(story.network._memory.world[0]["part_count"])
+    return found, story.network.partitions
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -306,10 +308,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     wrong, events, apart = [], 0, 0
     for seed in track(range(given.seed, given.seed + given.count), "networks", disable=not sys.stdout.isatty()):
-        windows, heap, partitions = both(seed)
-        if windows != heap:
+        (heap, *windows), partitions = tellings(seed)
+        if any(one != heap for one in windows):
             wrong.append(seed)
-        events += windows[-2][1][1]
+        events += heap[-2][1][1]
         apart += partitions > 1
     print(f"{given.count} networks, {apart} of several partitions, {events:,} events: {len(wrong)} differ {wrong[:20]}")
     return int(bool(wrong))

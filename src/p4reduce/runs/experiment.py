@@ -46,6 +46,11 @@ class FaultOptions(BaseModel):
     corrupt: Annotated[float, Flag("Probability that a link damages a frame, which is then dropped.",
             panel=FAULTS)] = Field(0.0, ge=0, lt=1)  # fmt: skip
 
+    @property
+    def missing(self) -> float:
+        """The share of frames that do not arrive at the other end of a link."""
+        return 1 - (1 - self.loss) * (1 - self.corrupt) if self.loss or self.corrupt else 0.0
+
 
 class Experiment(BaseModel):
     """Everything that decides a run. In virtual time the same values give the same result file, byte for byte.
@@ -96,6 +101,9 @@ class Experiment(BaseModel):
             panel=NUMBERS)] = False  # fmt: skip
     window: Annotated[int | None, Flag("Number of chunks in flight.", panel=NUMBERS,
             default="rate times round trip")] = Field(None, ge=1)  # fmt: skip
+    threads: Annotated[int | None, Flag("Number of threads that simulate a network in virtual time, which changes no "
+            "result.", panel=NETWORK, default="one for 32 switches, as far as there are processors")
+            ] = Field(None, ge=1, le=64, exclude=True)  # fmt: skip
     faults: FaultOptions = FaultOptions()
     on_failure: Annotated[
         Literal["abort", "raise", "shrink"],

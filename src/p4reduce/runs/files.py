@@ -100,6 +100,8 @@ class Summary:
 COLUMNS: Final = tuple(field.name for field in fields(Summary))
 FLOW_COLUMNS: Final = ("time", "model_error_mean", "model_error_worst")
 """Of runs in the flow model, in addition."""
+LOSSY_COLUMNS: Final = ("loss_bound_us", "ratio_to_loss_bound")
+"""Of runs whose links lose frames, in addition."""
 
 
 def summarize(result: RunResult) -> dict[str, Any]:
@@ -147,14 +149,17 @@ def summarize(result: RunResult) -> dict[str, Any]:
         commit=result.provenance.get("commit", "-"),
         p4_json_sha256=result.provenance.get("p4_json_sha256", "-"),
     )
+    row = asdict(summary)
+    if network.loss_bound_ps is not None:
+        row |= dict(zip(LOSSY_COLUMNS, (network.loss_bound_ps / PS_PER_US, network.ratio_to_loss_bound), strict=True))
     if result.flow is not None:
         of_model = dict(zip(FLOW_COLUMNS, ("flow", result.flow.mean, result.flow.worst), strict=True))
-        return {**asdict(summary), **of_model}
+        return {**row, **of_model}
     if result.real is None:
-        return asdict(summary)
+        return row
     real = result.real
     return {
-        **asdict(summary),
+        **row,
         "target": real.target,
         "links": real.links,
         "goodput_bps": real.goodput_bps,
@@ -217,6 +222,7 @@ def _cells(result: RunResult, target: str) -> dict[str, str]:
     network, training = result.network, _learned(result)
     error, bound = largest_error(result)
     to_target = training.time_to_target_s if training else None
+    lossy = network.ratio_to_loss_bound
     return {
         "plan": network.plan,
         "network time / iteration": time_text(network.communication_ps),
@@ -224,6 +230,7 @@ def _cells(result: RunResult, target: str) -> dict[str, str]:
         "bytes on all links": bytes_text(network.total_bytes),
         "on the busiest link": bytes_text(network.busiest_bytes),
         "time / lower bound": f"{network.ratio_to_bound:.3f}",
+        "time / bound with losses": "-" if lossy is None else f"{lossy:.3f}",
         "bound by": network.bound_link,
         "test accuracy": share_text(training.test_accuracy if training else None),
         "largest error": small_text(error),

@@ -142,6 +142,10 @@ class NetworkResult:
     links: list[LinkLoad] = field(default_factory=list)
     bound_link: str = ""
     """The link that sets the lower bound of an all-reduce with this plan, as ``leaf0 -> spine1``."""
+    loss_bound_ps: Annotated[int | None, Field(exclude_if=lambda bound: bound is None)] = None
+    """Of a run whose links lose frames: the least time on average with what must be sent again on the busiest link, and
+    the tail that repairs have behind the last chunk (``control_plane.counters.lossy_bound_ps``)."""
+    ratio_to_loss_bound: Annotated[float | None, Field(exclude_if=lambda ratio: ratio is None)] = None
     steps: int | None = None
     """Of a script: how many steps it had …"""
     steps_by: str | None = None
@@ -156,6 +160,11 @@ class NetworkResult:
     too late."""
     left_out: Annotated[list[LeftOutRecord], _UNLESS_EMPTY] = field(default_factory=list)
     """What came too late and is in no sum, by rank."""
+
+
+def _over_losses(network: NetworkResult) -> list[tuple[str, str]]:
+    ratio = network.ratio_to_loss_bound
+    return [] if ratio is None else [("over the bound with losses", f"{ratio:.3f}")]
 
 
 class LeftOut:
@@ -287,6 +296,7 @@ class RunResult:
             ("elements of an iteration", f"{network.elements:,}"),
             ("network time of an iteration", f"{network.communication_ps / 1e6:,.4g} us"),
             ("over the lower bound", f"{network.ratio_to_bound:.3f}"),
+            *_over_losses(network),
             ("bytes on all links", f"{network.total_bytes:,}"),
             ("bytes on the busiest link", f"{network.busiest_bytes:,} ({network.busiest_link})"),
             (

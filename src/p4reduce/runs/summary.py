@@ -15,6 +15,7 @@ from p4reduce.control_plane.counters import (
     compare_counters,
     compare_links,
     expected_on_links,
+    lossy_bound_ps,
     parts_bound,
     plan_bound,
 )
@@ -22,6 +23,7 @@ from p4reduce.control_plane.plans.best import FORESTS
 from p4reduce.control_plane.plans.routes import hops, on_wire_ps
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
+from p4reduce.runs.experiment import FaultOptions
 from p4reduce.runs.jobs import FlowCarrier, RunJobs
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps, TreeEdge
 from p4reduce.runs.virtual.carrier import Carrier
@@ -58,7 +60,7 @@ def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResul
     """
     if isinstance(carrier, FlowCarrier):
         modelled = Observed(carrier.topology, carrier.jobs, None, {}, {})
-        return result_of(modelled, carrier.records, carrier.result_sha256, steps)
+        return result_of(modelled, carrier.records, carrier.result_sha256, steps, carrier.experiment.faults)
     if not isinstance(carrier, Carrier):
         raise TypeError(f"{type(carrier).__name__} has no network to look at")
     carrier.drain()
@@ -73,16 +75,23 @@ def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResul
         counters,
         interrupted=bool(journal or carrier.closings.happened),
     )
-    found = result_of(observed, carrier.records, carrier.result_sha256, steps)
+    found = result_of(observed, carrier.records, carrier.result_sha256, steps, carrier.experiment.faults)
     closings = carrier.closings
     left_out = [one for job in sorted(closings.left_out) for one in closings.left_out[job].records()]
     return replace(found, membership=list(journal), closed=list(closings.happened), left_out=left_out)
 
 
 def result_of(
-    observed: Observed, records: Sequence[CollectiveRecord], digest: str, steps: Steps | None = None
+    observed: Observed,
+    records: Sequence[CollectiveRecord],
+    digest: str,
+    steps: Steps | None = None,
+    faults: FaultOptions | None = None,
 ) -> NetworkResult:
-    """The figures of a run, and every difference between what was counted and what the plans predicted."""
+    """The figures of a run, and every difference between what was counted and what the plans predicted.
+
+    ``faults``: of every link, where there are some.
+    """
     predicted = add({}, *(job.predicted() for job in observed.jobs if job.carried))
     links = _links(observed, predicted)
     plan = observed.jobs[0].plan
@@ -93,6 +102,7 @@ def result_of(
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median
+    least = _least_with_losses(observed, median, faults)
     iterations = len(records) if steps is None else len(steps.every)
     return NetworkResult(
         plan=plan.name,
@@ -108,6 +118,8 @@ def result_of(
         bound_ps=median.bound_ps if median else 0,
         bound_link=f"{hop[0]} -> {observed.topology.neighbour(*hop)}",
         ratio_to_bound=median.communication_ps / median.bound_ps if median and median.bound_ps else 0.0,
+        loss_bound_ps=least,
+        ratio_to_loss_bound=median.communication_ps / least if median and least else None,
         total_bytes=total,
         busiest_bytes=busiest.bytes,
         busiest_link=f"{busiest.node} -> {busiest.peer}",
@@ -121,6 +133,19 @@ def result_of(
         links=links,
         tree=[edge for job in observed.jobs for edge in _edges(job)],
     )
+
+
+def _least_with_losses(
+    observed: Observed, median: CollectiveRecord | Step | None, faults: FaultOptions | None
+) -> int | None:
+    """The bound of the median collective with what its links lose; None without losses, and for steps of a script."""
+    loss = faults.missing if faults else 0.0
+    jobs = [job for job in observed.jobs if job.carried and job.plan.name == observed.jobs[0].plan.name]
+    if not loss or not jobs or not isinstance(median, CollectiveRecord) or not median.bound_ps:
+        return None
+    most = [max(job.carried, key=lambda one: one[1]) for job in jobs]
+    parts = [(job.plan, elements) for job, (_, elements, _) in zip(jobs, most, strict=True)]
+    return lossy_bound_ps(median.bound_ps, loss, parts, most[0][0])
 
 
 def describe_topology(topology: Topology) -> dict[str, Any]:

@@ -1,15 +1,20 @@
 """What losses cost in virtual time, beside what they may."""
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+
+import numpy as np
 
 from p4reduce.control_plane.plans import Plan
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import move_tensors
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.topologies import Topology, TopologyBuilder
+from p4reduce.topologies.files import save
 from studies.frame import Bar, Column, Measure, StudyResult, at_most, column, percent, record
 
 # One run under faults in virtual time, and what its workers did about them.
@@ -17,17 +22,20 @@ from studies.frame import Bar, Column, Measure, StudyResult, at_most, column, pe
 
 @dataclass(frozen=True)
 class Measured:
-    """ratio: time over the plan's lower bound. load: how long the busiest link of a worker carried frames, over
-    S/b/(1 - p), which the tensor takes there with what must be sent again (each such link carries it once). asks,
-    waits, needless: questions, WAITs, and answers to questions that came after the RESULT had, of each worker for each
-    chunk. differences: from what was predicted. chunks: of the tensor.
+    """ratio: time over the plan's lower bound. over: over that with losses (``lossy_bound_ps``). load: how long the
+    busiest link of a worker carried frames, over S/b/(1 - p), which the tensor takes there with what must be sent again
+    (each such link carries it once). asks, waits, needless: questions, WAITs, and answers to questions that came after
+    the RESULT had, of each worker for each chunk. drops: frames that found a queue full. differences: from what was
+    predicted. chunks: of the tensor.
     """
 
     ratio: float
+    over: float
     load: float
     asks: float
     waits: float
     needless: float
+    drops: int
     differences: int
     bound_ps: int
     chunks: int
@@ -37,20 +45,24 @@ class Measured:
 def measure(
     plan: str, rate: str, elements: int, seed: int, topology: str, faults: FaultOptions, *, delay: str | None = None
 ) -> Measured:
-    """One all-reduce; ``delay``: of every link, the topology's own if absent."""
-    experiment = Experiment.model_validate(
-        {
-            "plan": plan,
-            "rate": rate,
-            "delay": delay,
-            "elements": elements,
-            "seed": seed,
-            "topology": topology,
-            "faults": faults,
-            "lanes": 256,
-        }
-    )
-    with Cluster(experiment) as cluster:
+    """One all-reduce; ``delay``: of every link, the topology's own if absent. ``rate`` OWN: the topology's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        if topology in TREES:
+            save(TREES[topology](), topology := f"{folder}/{topology}.yaml")
+        experiment = Experiment.model_validate(
+            {
+                "plan": plan,
+                "rate": None if rate == OWN else rate,
+                "delay": delay,
+                "elements": elements,
+                "seed": seed,
+                "topology": topology,
+                "faults": faults,
+                "lanes": 256,
+            }
+        )
+        cluster = Cluster(experiment)
+    with cluster:
         move_tensors(cluster, None)
         (record,) = cluster.carrier.records
         statuses = cluster.carrier.statuses()
@@ -62,10 +74,12 @@ def measure(
     chunks = each * len(cluster.workers)
     return Measured(
         ratio=record.communication_ps / record.bound_ps,
+        over=network.ratio_to_loss_bound or record.communication_ps / record.bound_ps,
         load=busiest / record.bound_ps * (1 - (faults.loss or 0.0)),
         asks=sum(status.asks for status in statuses) / chunks,
         waits=sum(status.waits for status in statuses) / chunks,
         needless=sum(status.spurious for status in statuses) / chunks,
+        drops=sum(link.queue_drops for link in network.links),
         differences=len(network.prediction_differences),
         bound_ps=record.bound_ps,
         chunks=each,
@@ -81,7 +95,38 @@ def asks_needed(loss: float, links: int) -> float:
 FLAT: Final = "leaf-spine-8"
 DEEP: Final = "fat-tree-4"
 """16 workers under three levels of switches: a chunk crosses 28 links up and 28 down"""
-BARS: Final = (
+OWN: Final = "own"
+"""rates that a topology has itself"""
+
+
+def tree(levels: int, *, uneven: bool) -> Topology:
+    """Two switches under each, so many levels of them, and two hosts under each of the last.
+
+    uneven: delays of 1 to 8 us, and rates of 100G, 150G or 200G between switches; else 1 us, 100G.
+    """
+    builder, random = TopologyBuilder(f"{'uneven' if uneven else 'even'}-{levels}"), np.random.default_rng(levels)
+
+    def link(above: str, below: str) -> None:
+        rate = str(random.choice(("100G", "150G", "200G"))) if uneven and below.startswith("s") else "100G"
+        builder.link(above, below, rate, f"{random.integers(1, 9) if uneven else 1}us")
+
+    builder.switch("s0-0")
+    for level in range(1, levels):
+        for number in range(2**level):
+            builder.switch(f"s{level}-{number}")
+            link(f"s{level - 1}-{number // 2}", f"s{level}-{number}")
+    for number in range(2**levels):
+        builder.host(f"h{number}")
+        link(f"s{levels - 1}-{number // 2}", f"h{number}")
+    return builder.build()
+
+
+TREES: Final = {
+    "even-4": partial(tree, 4, uneven=False),
+    "uneven-3": partial(tree, 3, uneven=True),
+    "uneven-4": partial(tree, 4, uneven=True),
+}
+BARS: Final[Sequence[tuple[str, str, str, int, Mapping[float, float | None]]]] = (
     (FLAT, "steiner", "10G", 1_000_000, {0.0: 1.003, 0.001: 1.02, 0.01: 1.12, 0.05: 1.5}),
     (FLAT, "steiner", "100G", 1_000_000, {0.0: 1.024, 0.001: 1.08, 0.01: 1.15, 0.05: 1.5}),
     (FLAT, "steiner", "100G", 4_000_000, {0.001: 1.03, 0.01: 1.06, 0.05: 1.45}),
@@ -89,8 +134,13 @@ BARS: Final = (
     (FLAT, "ring", "100G", 1_000_000, {0.001: 1.05, 0.01: 1.13, 0.05: 1.6}),
     (DEEP, "steiner", "10G", 1_000_000, {0.01: 1.06, 0.05: 1.20}),
     (DEEP, "steiner", "100G", 1_000_000, {0.01: 1.10, 0.05: 1.30}),
+    *(("star8", "steiner", rate, 1_000_000, dict.fromkeys((0.01, 0.05))) for rate in ("10G", "100G")),
+    ("even-4", "steiner", OWN, 1_000_000, dict.fromkeys((0.01, 0.05))),
+    *((name, "steiner", OWN, 1_000_000, {0.01: 1.25, 0.05: 1.6}) for name in ("uneven-3", "uneven-4")),
+    *((name, "ring", OWN, 1_000_000, dict.fromkeys((0.01, 0.05))) for name in ("even-4", "uneven-4")),
+    ("germany50", "steiner", "10G", 1_000_000, dict.fromkeys((0.01, 0.05))),
 )
-"""topology, plan, rate, elements, the most that the ratio may be by loss"""
+"""topology, plan, rate, elements, the most that the ratio may be by loss (None: any)"""
 TREE_LINKS: Final = {FLAT: 20, DEEP: 56}
 """directed tree links that a chunk crosses, up and down"""
 LOAD: Final = 1.06
@@ -128,21 +178,26 @@ class LossRow:
     loss: float = column("loss", percent())
     seed: int
     ratio: float = column("time / bound", "{:.4f}")
+    over: float = column("time / bound with losses", "{:.4f}")
     load: float = column("load", "{:.4f}")
     asks: float = column("asks", "{:.4f}")
     waits: float = column("waits", "{:.4f}")
     needless: float = column("needless", "{:.4f}")
+    drops: int
+    """frames that found a queue full"""
     differences: int
     """from what was predicted"""
 
 
 MEASURES: Final = (
     "ratio",
+    "over",
     "load",
     Measure("worst", Column("worst seed", "{:.4f}"), lambda rows, _: max(row.ratio for row in rows), max),
     "asks",
     "waits",
     "needless",
+    Measure("drops", Column("drops", "{:.0f}"), lambda rows, _: sum(row.drops for row in rows), sum),
     Measure("differences", Column("differences", "{:.0f}"), lambda rows, _: sum(row.differences for row in rows), sum),
 )
 
@@ -161,8 +216,9 @@ def loss_cells(settings: Any) -> list[LossCell]:
 def run_loss(cell: LossCell) -> list[LossRow]:
     """On one network."""
     found = measure(cell.plan, cell.rate, cell.elements, cell.seed, cell.topology, FaultOptions(loss=cell.loss))
-    counted = found.ratio, found.load, found.asks, found.waits, found.needless, found.differences
-    return [LossRow(cell.topology, cell.plan, cell.rate, cell.elements, cell.loss, cell.seed, *counted)]
+    rates = found.ratio, found.over, found.load, found.asks, found.waits, found.needless
+    where = cell.topology, cell.plan, cell.rate, cell.elements, cell.loss, cell.seed
+    return [LossRow(*where, *rates, found.drops, found.differences)]
 
 
 @dataclass(frozen=True)
@@ -222,13 +278,15 @@ def bars(result: StudyResult) -> Iterator[Bar]:
                 result.values, "loss", topology=topology, plan=plan, rate=rate, elements=elements, loss=loss
             )
             name = f"{topology}, {plan}, {rate}, {elements:,} elements, {100 * loss:g} % lost"
-            yield Bar(f"{name}: time over the bound", at_most(limit + ROUNDED), value("ratio"), "{:.4f}")
-            if plan == "steiner":
+            if limit is not None:
+                yield Bar(f"{name}: time over the bound", at_most(limit + ROUNDED), value("ratio"), "{:.4f}")
+            yield Bar(f"{name}: frames that found a queue full", at_most(0), value("drops"), "{:.0f}", every=True)
+            if loss == 0.01 and plan == "steiner":
+                yield Bar(f"{name}: load of a worker's busiest link", at_most(LOAD), value("load"), "{:.4f}")
+            if plan == "steiner" and topology in TREE_LINKS:
                 most = 2 * asks_needed(loss, TREE_LINKS[topology])
                 yield Bar(f"{name}: questions a chunk, twice what repairs need", at_most(most), value("asks"), "{:.4f}")
                 yield Bar(f"{name}: needless repetitions a chunk", at_most(NEEDLESS[loss]), value("needless"), "{:.4f}")
-                if loss == 0.01:
-                    yield Bar(f"{name}: load of a worker's busiest link", at_most(LOAD), value("load"), "{:.4f}")
                 yield Bar(f"{name}: links with other bytes than predicted", at_most(0), value("differences"), "{:.0f}",
                           every=True, seeds="any")  # fmt: skip
     for point in result.of("heavy"):

@@ -9,29 +9,33 @@ from p4reduce.network.virtual.synthetic import route_all, senders
 from p4reduce.topologies import Topology, TopologyBuilder, leaf_spine
 from studies.bench.switch import Racks
 from tests.support.effort import examples
-from tests.support.partitions import both
+from tests.support.partitions import tellings
 
 
 @pytest.mark.parametrize("first", range(0, examples(40, 1000), 20))
 def test_random_networks_with_everything_switched_on(first: int) -> None:
     for seed in range(first, first + 20):
-        windows, heap, _ = both(seed)
-        for number, (one, other) in enumerate(zip(windows, heap, strict=True)):
-            assert one == other, f"seed {seed}, run {number}"
+        threads = (1, 2 + 2 * (seed % 2))
+        (heap, *windows), _ = tellings(seed, threads)
+        for count, told in zip(threads, windows, strict=True):
+            for number, (one, other) in enumerate(zip(told, heap, strict=True)):
+                assert one == other, f"seed {seed}, {count} threads, run {number}"
 
 
 def test_the_whole_program_with_losses() -> None:
     faults = Faults(loss=0.05, duplicate=0.02, reorder=0.05)
-    made = [Racks(5, 3, lanes=64, chunks=40, slots=16, faults=faults, seed=3) for _ in range(2)]
-    made[1].network.windows = False
+    made = [Racks(5, 3, lanes=64, chunks=40, slots=16, faults=faults, seed=3) for _ in range(3)]
+    made[0].network.windows = False
+    made[2].network.threads = 3
     for racks in made:
         for _ in range(2):
             assert racks.all_reduce() is Stop.DONE
-    windows, heap = made
-    assert windows.network.partitions == 5
-    assert (windows.network.now, windows.network.events) == (heap.network.now, heap.network.events)
-    assert windows.outputs.tobytes() == heap.outputs.tobytes()
-    assert dict(windows.network.links) == dict(heap.network.links)
+    heap, *others = made
+    for windows in others:
+        assert windows.network.partitions == 5
+        assert (windows.network.now, windows.network.events) == (heap.network.now, heap.network.events)
+        assert windows.outputs.tobytes() == heap.outputs.tobytes()
+        assert dict(windows.network.links) == dict(heap.network.links)
 
 
 def row(*delays: str, crossconnect: bool = False) -> Topology:
@@ -88,8 +92,10 @@ def crowd(network_options: dict[str, int]) -> tuple[VirtualNetwork, np.ndarray]:
     return made, endpoints.records
 
 
-def test_heaps_that_grow_lose_nothing() -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_heaps_that_grow_lose_nothing(threads: int) -> None:
     windows, records = crowd({})
+    windows.threads = threads
     heap, others = crowd({})
     heap.windows = False
     capacities = [len(heap) for heap in windows._memory.heaps]
@@ -97,15 +103,20 @@ def test_heaps_that_grow_lose_nothing() -> None:
     assert max(len(heap) for heap in windows._memory.heaps) > max(capacities)
     assert records.tolist() == others.tolist()
     assert (windows.now, windows.events) == (heap.now, heap.events)
-    assert windows._memory.world[0]["free_frames"] == len(windows._memory.frames.records)
+    assert windows._memory.world["free_frames"].sum() == len(windows._memory.frames.records)
 
 
-def test_a_run_that_memory_ended_can_be_repeated_with_more_of_it() -> None:
-    """What was open of a window is gone on with: nothing happens twice, nothing is left out."""
+@pytest.mark.parametrize(("threads", "then"), [(1, 1), (2, 2), (4, 1), (3, 0)])
+def test_a_run_that_memory_ended_can_be_repeated_with_more_of_it(threads: int, then: int) -> None:
+    """What was open of a window is gone on with, in as many threads or other ones (0: in one heap): nothing happens
+    twice, nothing is left out.
+    """
     windows, records = crowd({"memory_limit": 1_200_000})
+    windows.threads = threads
     with pytest.raises(FabricError, match="memory_limit"):
         windows.run()
     windows._memory._limit = 1 << 30
+    windows.threads, windows.windows = then, then > 0
     assert windows.run() is Stop.QUIET
     whole, others = crowd({})
     whole.run()

@@ -1,9 +1,12 @@
+from itertools import pairwise
+
 import networkx as nx
+import numpy as np
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.counters import Operation, plan_bound, task_bound_ps
-from p4reduce.control_plane.plans import PlanRequest, make_plan
+from p4reduce.control_plane.counters import Operation, lossy_bound_ps, plan_bound, task_bound_ps
+from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
 from p4reduce.control_plane.plans.routes import frame_time_ps
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load, star
@@ -90,3 +93,59 @@ def test_the_least_flow_of_all_pairs(name):
     hosts = [host.name for host in topology.hosts][:6]
     least = min(nx.maximum_flow_value(graph, a, b) for a in hosts for b in hosts if a < b)
     assert task_bound_ps(topology, hosts, 64 * 10, 64) == 10 * frame_time_ps(318, least)
+
+
+def drawn_tail_ps(laid_out: Plan, loss: float, chunks: int, apart_ps: float, *, runs: int) -> float:
+    """What `lossy_bound_ps` says of the tail, from draws: how late the last chunk is, the mean of some runs."""
+    random, topology = np.random.default_rng(7), laid_out.topology
+
+    def late(source: str, destination: str) -> np.ndarray:  # type: ignore[type-arg]
+        total = np.zeros((runs, chunks))
+        for a, b in pairwise(laid_out.paths[source, destination]):
+            link = topology.link_between(a, b)
+            frame_ps = (laid_out.frame_bytes + 24) * 8 * 10**12 / link.rate_bps
+            total += (random.geometric(1 - loss, total.shape) - 1) * (2 * link.delay_ps + frame_ps)
+        return total
+
+    def up(node: str) -> np.ndarray:  # type: ignore[type-arg]
+        below = [late(child, node) + up(child) for child, parent in laid_out.edges if parent == node]
+        return np.max(below, axis=0) if below else np.zeros((runs, chunks))
+
+    def down(node: str) -> np.ndarray:  # type: ignore[type-arg]
+        below = [late(node, child) + down(child) for child, parent in laid_out.edges if parent == node]
+        return np.max(below, axis=0) if below else np.zeros((runs, chunks))
+
+    if laid_out.ring:
+        every = np.max([late(*edge) for edge in laid_out.edges], axis=0)
+    else:
+        top = laid_out.root if laid_out.server is None else laid_out.server
+        every = up(top) + down(top)
+    return float(np.maximum((every - apart_ps * np.arange(chunks)).max(axis=1), 0).mean())
+
+
+@pytest.mark.parametrize(
+    ("source", "planner", "loss"),
+    [
+        ("leaf-spine-8", "steiner", 0.05),
+        ("leaf-spine-8", "ring", 0.01),
+        ("leaf-spine-8", "ps", 0.3),
+        ("fat-tree-4", "steiner", 0.01),
+        ("germany50", "steiner", 0.05),
+    ],
+)
+def test_the_bound_with_losses_is_what_draws_give(source, planner, loss):
+    laid_out = plan(load(source), planner)
+    bound = plan_bound(laid_out, 64 * 64).time_ps
+    found = lossy_bound_ps(bound, loss, [(laid_out, 64 * 64)], Operation.ALL_REDUCE)
+    paced = bound / (1 - loss)
+    wanted = paced + drawn_tail_ps(laid_out, loss, 64, paced / 64, runs=2000)
+    assert found == pytest.approx(wanted, rel=0.025)
+    assert found > bound
+
+
+def test_without_time_there_is_no_bound_with_losses_below_that_without():
+    laid_out = plan(load("leaf-spine-8"), "steiner")
+    tiny = lossy_bound_ps(1000, 1e-12, [(laid_out, 1)], Operation.ALL_REDUCE)
+    assert 1000 <= tiny <= 1001
+    barrier = lossy_bound_ps(1000, 0.5, [(laid_out, 1)], Operation.BARRIER)
+    assert barrier > 2000

@@ -20,6 +20,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import (
     COLUMNS,
     FLOW_COLUMNS,
+    LOSSY_COLUMNS,
     claim,
     faults_of,
     print_real,
@@ -319,8 +320,10 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
 
 
 def _shown(row: dict[str, Any], flags: Sweep) -> dict[str, Any]:
-    """A row; where widths are compared, with the bits of a lane."""
-    return row if flags.lane_bits else {name: value for name, value in row.items() if name != "lane_bits"}
+    """A row; where widths are compared, with the bits of a lane, and where links lose frames, with columns of losses."""
+    lossy = any(one.faults.loss or one.faults.corrupt for one in flags.experiments)
+    own = {**(dict.fromkeys(LOSSY_COLUMNS) if lossy else {}), **row}
+    return own if flags.lane_bits else {name: value for name, value in own.items() if name != "lane_bits"}
 
 
 def _row(experiment: Experiment) -> dict[str, Any]:
@@ -340,8 +343,9 @@ def _row(experiment: Experiment) -> dict[str, Any]:
 
 def _append(file: IO[str], row: dict[str, Any], *, first: bool) -> None:
     of_model = FLOW_COLUMNS if FLOW_COLUMNS[0] in row else ()
+    of_losses = LOSSY_COLUMNS if LOSSY_COLUMNS[0] in row else ()
     width = ["lane_bits"] if "lane_bits" in row else []
-    writer = csv.DictWriter(file, [*COLUMNS, *of_model, *width, "error"], lineterminator="\r\n")
+    writer = csv.DictWriter(file, [*COLUMNS, *of_losses, *of_model, *width, "error"], lineterminator="\r\n")
     if first:
         writer.writeheader()
     writer.writerow(row)

@@ -94,8 +94,8 @@ class PlanShow:
         Settings,
         Described(
             omit=(
-                "model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4", "p4_json", "p4_info",
-                "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale",
+                "model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "threads", "p4", "p4_json",
+                "p4_info", "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale",
             ),
             helps={"plan": "Plan: steiner, mst or spt sums in switches, ring or ps in hosts; best is the fastest of "
                    "them."},

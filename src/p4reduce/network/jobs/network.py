@@ -36,6 +36,7 @@ from p4reduce.network.jobs.specs import (
     timing_of,
 )
 from p4reduce.network.virtual import Faults, HostEndpoints, Stop, VirtualNetwork
+from p4reduce.network.virtual.network import threads_for
 from p4reduce.network.virtual.records import worker_endpoints
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -403,6 +404,8 @@ class JobNetwork:
         Traffic of others, from the first moment on; None: nobody else is there.
     congestion : Congestion or None
         Of all workers; None: the window of each plan, paced as its busiest link.
+    threads : int or None
+        That simulate it, which changes no result; None: as many as pay (``network.virtual.network.threads_for``).
 
     Attributes
     ----------
@@ -423,6 +426,7 @@ class JobNetwork:
         seed: int = 0,
         background: Background | Requests | None = None,
         congestion: Congestion | None = None,
+        threads: int | None = None,
     ) -> None:
         self.switches = switches
         self._queue_frames, self._congestion = queue_frames, congestion
@@ -446,6 +450,7 @@ class JobNetwork:
             faults=faults,
             seed=seed,
         )
+        self.fabric.threads = threads_for(self.fabric.partitions) if threads is None else threads
         switches.network = self.fabric
         for index in range(len(sources)):
             self.fabric.start(index)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from p4reduce.network.virtual.counters import Seen, Wiring, set_faults
 from p4reduce.network.virtual.kernels.loop import add_event, add_last
+from p4reduce.network.virtual.memory import Memory
 from p4reduce.network.virtual.records import (
     CIRCUIT,
     EVENT_KINDS,
@@ -22,7 +23,6 @@ from p4reduce.network.virtual.records import (
     TURN,
     FabricError,
     Faults,
-    Memory,
 )
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop

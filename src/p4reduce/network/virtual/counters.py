@@ -4,6 +4,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from p4reduce.network.virtual.devices import SwitchDevice
 from p4reduce.network.virtual.kernels.events import link_key, threshold
+from p4reduce.network.virtual.memory import Memory
 from p4reduce.network.virtual.records import (
     CELL,
     CONTROLLER_TAP,
@@ -30,7 +32,6 @@ from p4reduce.network.virtual.records import (
     TAP_HEADER,
     FabricError,
     Faults,
-    Memory,
 )
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -308,27 +309,25 @@ class Recordings:
 
     def drain(self) -> None:
         """Take over what is in the buffers; they are empty afterwards."""
-        world = self._memory.world[0]
-        if world["tap_used"]:
-            self._drain_taps(self._memory.taps[: world["tap_used"]])
-            world["tap_used"] = 0
-            for writer in self._writers:
-                writer.flush()
-        if world["incident_count"]:
-            self._drain_incidents(self._memory.incidents[: world["incident_count"]])
-            world["incident_count"] = 0
-
-    def _drain_taps(self, taps: NDArray[np.uint8]) -> None:
-        at = 0
-        while at < len(taps):
-            begin = at + TAP_HEADER.itemsize
-            tap, time_ps, length = taps[at:begin].view(np.int64).tolist()
+        recorded: list[tuple[int, int, int, NDArray[np.uint8]]] = []
+        for taps, incidents in self._memory.written():
+            at = 0
+            while at < len(taps):
+                begin = at + TAP_HEADER.itemsize
+                tap, time_ps, length, opened = taps[at:begin].view(np.int64).tolist()
+                recorded.append((opened, tap, time_ps, taps[begin : begin + length]))
+                at = begin + (length + 7) // 8 * 8
+            if len(incidents):
+                self._drain_incidents(incidents)
+        for _, tap, time_ps, data in sorted(recorded, key=itemgetter(0)):
             learn_list, node = divmod(CONTROLLER_TAP - tap, len(self._digests)) if tap < 0 else (0, 0)
             if learn_list:
-                self._learn(node, RawDigest(learn_list, time_ps, taps[begin : begin + length].copy()))
+                self._learn(node, RawDigest(learn_list, time_ps, data.copy()))
             else:
-                self._take(tap, time_ps, taps[begin : begin + length].tobytes())
-            at = begin + (length + 7) // 8 * 8
+                self._take(tap, time_ps, data.tobytes())
+        if recorded:
+            for writer in self._writers:
+                writer.flush()
 
     def _take(self, tap: int, time_ps: int, frame: bytes) -> None:
         if tap >= 0:
@@ -442,7 +441,7 @@ def _lay_links(topology: Topology, places: Mapping[str, int], links: NDArray[Any
             record["target"], record["target_port"] = places[target[0]], target[1]
             found[source] = index
     links["last_length"] = NONE
-    links["wire_head"] = links["wire_tail"] = NONE
+    links["wire_head"] = links["wire_tail"] = links["sent_head"] = NONE
     links["tap_source"] = links["tap_target"] = NONE
     links["capacity"] = queue_frames
     return found

@@ -1,8 +1,10 @@
 """A network in virtual time: switches that run P4 programs, links, hosts with endpoints."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
+from threading import Thread
 from time import thread_time
 from types import TracebackType
 from typing import Any, Final, Protocol
@@ -13,7 +15,8 @@ from numpy.typing import NDArray
 from p4reduce.network.virtual.circuits import Changing, Circuits, GateLists
 from p4reduce.network.virtual.counters import DelayPs, LinkView, Placed, Recordings, Wiring, place_endpoints, wire
 from p4reduce.network.virtual.devices import Shadows, SwitchDevice
-from p4reduce.network.virtual.kernels.loop import add_event, run, start_all
+from p4reduce.network.virtual.kernels.loop import add_event, enlist, help_along, release, run, start_all
+from p4reduce.network.virtual.memory import MOST_THREADS, Memory
 from p4reduce.network.virtual.records import (
     ACTIVE,
     CELL,
@@ -35,12 +38,12 @@ from p4reduce.network.virtual.records import (
     FabricError,
     Faults,
     HostEndpoints,
-    Memory,
 )
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import HEADER_BYTES
 from p4switch.abi import MAX_FRAME_BYTES, MAX_PORT
+from p4switch.base.values import NS_PER_S
 
 Watcher = Callable[[int], None]
 """Called now and then with the virtual time in picoseconds."""
@@ -81,6 +84,15 @@ def partition(topology: Topology, wiring: Wiring) -> tuple[int, int]:
         wiring.links[f"{end}_part"] = parts[wiring.links[end]]
     between = wiring.links["source_part"] != wiring.links["target_part"]
     return max(len(numbers), 1), int(wiring.links["delay_ps"][between].min(initial=NO_LIMIT // 2))
+
+
+PARTITIONS_EACH: Final = 32
+"""for which a thread more pays, where its processor has nothing else to do"""
+
+
+def threads_for(partitions: int) -> int:
+    """As many threads as pay for so many partitions: one for every PARTITIONS_EACH, as far as there are processors."""
+    return max(min(partitions // PARTITIONS_EACH, len(os.sched_getaffinity(0))), 1)
 
 
 class Stop(Enum):
@@ -173,8 +185,16 @@ class VirtualNetwork(Changing):
         self.windows = True
         """Whether each partition has a heap of events of its own; if not, all events are in one. What happens is the
         same. Runs that may end between any two events use one: with ``first``, ``max_events``, or a pacer."""
+        self.threads = 1
+        """How many threads share the partitions of a window. What happens is the same with any number."""
         self.loop_s = 0.0
-        """Processor time in the event loop so far, without that of runs with a pacer."""
+        """Processor time of all threads in the event loop so far, without that of runs with a pacer."""
+        self.timed = False
+        """Whether `path_s` is measured, which takes two system calls for each window and thread; none does the work of
+        another one then, which may wait for a processor."""
+        self.path_s = 0.0
+        """Processor time in the event loop that threads cannot share: of the first thread, with the longest turns of
+        each window in place of its own, and without its waiting for others."""
         self._devices = dict(devices)
         self._endpoints = endpoints
         self._seed = seed
@@ -269,7 +289,9 @@ class VirtualNetwork(Changing):
         last = self.events + (NEVER if max_events is None else max_events)
         self._watch(watch, first=first)
         exact = first or max_events is not None or self.pacer is not None
-        self._memory.regroup(1 if exact or not self.windows else int(world["part_count"]))
+        one_heap = exact or not self.windows
+        self._memory.regroup(1 if one_heap else self.partitions)
+        self._memory.spread(1 if one_heap else max(min(self.threads, self.partitions, MOST_THREADS), 1))
         world["stage"] = world["sentinel"] = world["stop_time"] = 0
         for name in self._devices:
             self._node(name)["peek_state"] = self._shadows.address(name)
@@ -278,9 +300,7 @@ class VirtualNetwork(Changing):
             self.pacer.begin(lambda: None if progress is None else progress(self.now))
         while True:
             if self.pacer is None:
-                began = thread_time()
-                reason = run(self._memory.world, min(_SLICE, last - self.events))
-                self.loop_s += thread_time() - began
+                reason = self._run_together(min(_SLICE, last - self.events))
             else:
                 with self.pacer.moving():
                     reason = run(self._memory.world, min(self.pacer.events, _SLICE, last - self.events))
@@ -297,6 +317,31 @@ class VirtualNetwork(Changing):
             if progress is not None and (self.pacer is None or self.events - told >= _SLICE):
                 told = self.events
                 progress(self.now)
+
+    def _run_together(self, most_events: int) -> int:
+        """Run the loop in as many threads as were asked for; why it returned."""
+        world, spent = self._memory.world, [0.0] * int(self._memory.world[0]["threads"])
+
+        def take_part(thread: int) -> int:
+            began = thread_time()
+            reason: int = help_along(world, thread) if thread else run(world, len(spent) * most_events)
+            spent[thread] = thread_time() - began
+            return reason
+
+        enlist(world)
+        world["timed"], world[0]["spared_ns"] = self.timed, 0
+        helpers = [Thread(target=take_part, args=(number,), daemon=True) for number in range(1, len(spent))]
+        try:
+            for helper in helpers:
+                helper.start()
+            return take_part(0)
+        finally:
+            release(world)
+            for helper in helpers:
+                if helper.ident is not None:
+                    helper.join()
+            self.loop_s += sum(spent)
+            self.path_s += spent[0] - world[0]["spared_ns"] / NS_PER_S
 
     def _watch(self, endpoints: Sequence[int], *, first: bool) -> None:
         self._timers["unfinished"] = 0

@@ -52,234 +52,6 @@ class Faults:
         return max(self.loss, self.duplicate, self.reorder, self.corrupt) > 0
 
 
-# Memory that grows between two runs of the loop: records, each with a cell of bytes, chained while free.
-CACHE_LINE = 64
-
-
-def aligned_bytes(count: int) -> NDArray[np.uint8]:
-    """Uninitialized bytes, beginning at a cache line. Pages that are never touched cost nothing."""
-    memory = np.empty(count + CACHE_LINE, dtype=np.uint8)
-    first = -memory.ctypes.data % CACHE_LINE
-    return memory[first : first + count]
-
-
-class Pool:
-    """Records with a field ``next``, and for each of them ``cell_bytes`` bytes (a multiple of 64, or 0).
-
-    ``records`` and ``cells`` are replaced when the pool grows.
-    """
-
-    def __init__(self, dtype: "np.dtype[Any]", size: int, cell_bytes: int = 0) -> None:
-        self.cell_bytes = -(-cell_bytes // CACHE_LINE) * CACHE_LINE
-        self.records: NDArray[Any] = np.zeros(0, dtype=dtype)
-        self.cells: NDArray[np.uint8] = aligned_bytes(0)
-        self._first_size = size
-
-    def growth_bytes(self) -> int:
-        """Bytes that growing once more would add."""
-        return (self._next_size() - len(self.records)) * (self.cell_bytes + self.records.dtype.itemsize)
-
-    def grow(self, head: int) -> tuple[int, int]:
-        """Double the pool; ``head`` is the first free record or -1. Returns the new head and how many are new."""
-        old, new = len(self.records), self._next_size()
-        records = np.zeros(new, dtype=self.records.dtype)
-        records[:old] = self.records
-        records["next"][old:] = np.arange(old + 1, new + 1)
-        records["next"][new - 1] = head
-        cells = aligned_bytes(new * self.cell_bytes)
-        cells[: len(self.cells)] = self.cells
-        self.records, self.cells = records, cells
-        return old, new - old
-
-    def _next_size(self) -> int:
-        return max(2 * len(self.records), self._first_size)
-
-
-SPARE = 8
-"""cells and events that one event may need besides those of its copies"""
-INCIDENTS_PER_COPY = 3
-"""a copy that leaves at once may be duplicated, and both of it lost; one that does not, dropped"""
-EVENTS_PER_COPY = 3
-"""two arrivals, and one when the link is free"""
-GROUPS_WITH_DETOURS = 3
-"""groups that one packet may be copied to: its own, and the two of a clone session"""
-
-_TAP_BYTES = 1 << 22
-_INCIDENTS = 1 << 14
-
-
-class Memory:
-    """Pools of frames, PHVs and copies, the event heap, and what the loop writes down for Python.
-
-    ``world[0]`` is what the loop is given. Pools double when the loop says that it needs space, up to ``limit``
-    bytes in all.
-    """
-
-    def __init__(
-        self,
-        *,
-        max_frame: int,
-        frame_bytes: int,
-        phv_bytes: int,
-        max_replicas: int,
-        limit: int,
-        detours: bool = False,
-        kept_bytes: int = 0,
-        partitions: int = 1,
-    ) -> None:
-        """``detours``: room for what programs do that leave the straight path, ``kept_bytes`` of them in each frame."""
-        self._limit = limit
-        self._copies = (GROUPS_WITH_DETOURS if detours else 1) * max_replicas + SPARE  # that one event may make
-        # A copy that leaves has a frame, and its duplicate on the link; one that egress clones, a carrier and a PHV.
-        self._frames_wanted = (3 if detours else 2) * self._copies
-        self._phvs_wanted = SPARE + (self._copies if detours else 0)
-        self._events_wanted = (EVENTS_PER_COPY + detours) * self._copies
-        self.world: NDArray[Any] = np.zeros(1, dtype=WORLD)
-        kept_offset = -(-frame_bytes // 8) * 8
-        self.frames = Pool(FRAME, self._frames_wanted, kept_offset + kept_bytes)
-        self.phvs = Pool(PHV, max(64, self._phvs_wanted), phv_bytes)
-        self.copies = Pool(COPY, self._copies)
-        self.heaps: list[NDArray[Any]] = [_events(2 * self._events_wanted) for _ in range(partitions + 1)]
-        self._homeless = _events(self._events_wanted)
-        self._parts: NDArray[Any] = np.zeros(partitions + 1, dtype=PART)
-        self._firsts = np.full(partitions + 1, NEVER, dtype=np.int64)
-        self._seqs = PARTITION * np.arange(partitions + 1, dtype=np.int64)
-        self.io: NDArray[Any] = np.zeros(1, dtype=IO)
-        self._tap_space = 2 * self._copies * (TAP_HEADER.itemsize + self.frames.cell_bytes)
-        self.taps = aligned_bytes(_TAP_BYTES + self._tap_space)
-        self.incidents: NDArray[Any] = np.zeros(_INCIDENTS + INCIDENTS_PER_COPY * self._copies, dtype=INCIDENT)
-        world = self.world[0]
-        for name in ("free_frame", "free_phv", "free_copy"):
-            world[name] = NONE
-        world["max_frame"] = max_frame
-        world["kept_offset"], world["kept_bytes"] = kept_offset, kept_bytes
-        world["frames_wanted"], world["phvs_wanted"] = self._frames_wanted, self._phvs_wanted
-        world["copies_wanted"], world["events_wanted"] = self._copies, self._events_wanted
-        world["incidents_wanted"] = INCIDENTS_PER_COPY * self._copies
-        world["max_replicas"] = max_replicas
-        world["until"] = NEVER
-        world["tap_limit"] = _TAP_BYTES
-        world["incident_limit"] = len(self.incidents)
-        self.keep("io", self.io)
-        self.keep("taps", self.taps)
-        self.keep("incidents", self.incidents)
-        self.keep("parts", self._parts)
-        self.keep("firsts", self._firsts)
-        self.keep("seqs", self._seqs)
-        self.keep("homeless", self._homeless)
-        world["part_count"], world["heaps"] = partitions, 1
-        for part, heap in enumerate(self.heaps):
-            self._parts[part]["heap"], self._parts[part]["heap_capacity"] = heap.ctypes.data, len(heap)
-        world["heap"], world["heap_capacity"] = self.heaps[0].ctypes.data, len(self.heaps[0])
-        self.make_space()
-
-    def keep(self, field: str, array: NDArray[Any]) -> None:
-        """Tell the loop where an array is; the caller keeps it alive."""
-        self.world[0][field] = array.ctypes.data
-
-    def make_space(self, frames: int = 0) -> None:
-        """Grow what is too small for ``frames`` frames of Python's and the next event (`loop.py`, `has_space`)."""
-        world = self.world[0]
-        while world["free_frames"] < self._frames_wanted + frames:
-            self._grow(self.frames, "frame", "frames", "frame_bytes")
-            world["frame_cell"] = self.frames.cell_bytes
-        while world["free_phvs"] < self._phvs_wanted:
-            self._grow(self.phvs, "phv", "phvs", "phv_bytes")
-            world["phv_cell"] = self.phvs.cell_bytes
-        while world["free_copies"] < self._copies:
-            self._grow(self.copies, "copy", "copies", None)
-        if world["homeless_count"]:
-            homeless = self._homeless[: world["homeless_count"]].copy()
-            world["homeless_count"] = 0
-            self._settle(homeless)
-        if world["heap_capacity"] - world["heap_size"] < self._events_wanted:
-            self._grow_heap(int(world["part"]))
-
-    def regroup(self, heaps: int) -> None:
-        """From now on events are in one heap, or in one for each partition. What happens does not depend on it."""
-        world = self.world[0]
-        if world["heaps"] == heaps:
-            return
-        self._park()
-        sizes = self._parts["heap_size"].tolist()
-        events = np.concatenate([heap[:size] for heap, size in zip(self.heaps[:-1], sizes[:-1], strict=True)])
-        self._parts["heap_size"][:-1], self._firsts[:-1] = 0, NEVER
-        world["part"], world["heap_size"], world["heaps"] = 0, 0, heaps
-        self._settle(events)
-        self.make_space()
-
-    def _settle(self, events: NDArray[Any]) -> None:
-        """Put events into their heaps, which grow as they must."""
-        world = self.world[0]
-        self._park()
-        homes = events["what"] >> HOME_BIT
-        if world["heaps"] == 1:
-            homes[homes < world["part_count"]] = 0
-        for part in np.unique(homes).tolist():
-            size = int(self._parts[part]["heap_size"])
-            both = np.concatenate([self.heaps[part][:size], events[homes == part]])
-            while len(self.heaps[part]) - len(both) < self._events_wanted:
-                self._grow_heap(part)
-            # What is in order is a heap.
-            self.heaps[part][: len(both)] = both[np.lexsort((both["seq"], both["since"], both["time"]))]
-            self._parts[part]["heap_size"], self._firsts[part] = len(both), self.heaps[part][0]["time"]
-        for name in ("heap", "heap_size", "heap_capacity"):
-            world[name] = self._parts[world["part"]][name]
-
-    def _park(self) -> None:
-        world = self.world[0]
-        self._parts[world["part"]]["heap_size"] = world["heap_size"]
-
-    def watch(self, unfinished: NDArray[Any]) -> None:
-        """How many watched endpoints still work, in each of the first partitions; none in the others."""
-        self._parts["unfinished"] = 0
-        self._parts["unfinished"][: len(unfinished)] = unfinished
-
-    def place_frame(self, frame: bytes) -> int:
-        """Put a frame of Python's, at most ``max_frame`` long, into a cell; its index."""
-        self.make_space(frames=1)
-        world = self.world[0]
-        place = int(world["free_frame"])
-        record = self.frames.records[place]
-        world["free_frame"] = record["next"]
-        world["free_frames"] -= 1
-        record["length"], record["damaged"] = len(frame), 0
-        begin = place * self.frames.cell_bytes
-        self.frames.cells[begin : begin + len(frame)] = np.frombuffer(frame, dtype=np.uint8)
-        return place
-
-    def _grow(self, pool: Pool, free: str, records: str, cells: str | None) -> None:
-        self._afford(pool.growth_bytes())
-        world = self.world[0]
-        world[f"free_{free}"], added = pool.grow(int(world[f"free_{free}"]))
-        world[f"free_{records}"] += added
-        self.keep(records, pool.records)
-        if cells is not None:
-            self.keep(cells, pool.cells)
-
-    def _afford(self, more: int) -> None:
-        pools = (self.frames, self.phvs, self.copies)
-        needed = more + sum(heap.nbytes for heap in self.heaps)
-        needed += sum(pool.records.nbytes + pool.cells.nbytes for pool in pools)
-        if needed > self._limit:
-            raise FabricError(
-                f"frames in queues and on links need {needed:,} bytes of memory, memory_limit is {self._limit:,}: "
-                "raise memory_limit, or let fewer frames wait (queue_frames, windows)"
-            )
-
-    def _grow_heap(self, part: int) -> None:
-        self._afford(self.heaps[part].nbytes)
-        old, new = self.heaps[part], _events(2 * len(self.heaps[part]))
-        new[: len(old)] = old
-        self.heaps[part] = new
-        for place in (self._parts[part], *([self.world[0]] if self.world[0]["part"] == part else [])):
-            place["heap"], place["heap_capacity"] = new.ctypes.data, len(new)
-
-
-def _events(count: int) -> NDArray[Any]:
-    return aligned_bytes(count * EVENT.itemsize).view(EVENT)
-
-
 PRIORITIES: Final = 8
 """strict-priority queues of an output port; the higher number leaves first"""
 NEVER: Final = 1 << 62
@@ -366,6 +138,16 @@ def _mixed(**types: type[np.integer[Any]]) -> "np.dtype[Any]":
     return np.dtype(list(types.items()), align=True)
 
 
+CACHE_LINE: Final = 64
+
+
+def aligned_bytes(count: int) -> NDArray[np.uint8]:
+    """Uninitialized bytes, beginning at a cache line. Pages that are never touched cost nothing."""
+    memory = np.empty(count + CACHE_LINE, dtype=np.uint8)
+    first = -memory.ctypes.data % CACHE_LINE
+    return memory[first : first + count]
+
+
 EVENT: Final = _integers(
     "time",
     "since",  # when it was scheduled
@@ -374,8 +156,9 @@ EVENT: Final = _integers(
 )
 """Events happen in the order of (time, since, seq), which does not depend on how many heaps they are in."""
 
-PART: Final = _integers("heap", "heap_size", "heap_capacity", "unfinished")
-"""A partition's events, and how many of its watched endpoints still work. That in use is in the world instead."""
+PART: Final = _integers("heap", "heap_size", "heap_capacity", "unfinished", "seq", "_", "__", "___")
+"""A partition's events, how many of its watched endpoints still work, and its latest sequence number. The size in use
+is in a world instead. As long as a cache line: threads share none of them."""
 
 FRAME: Final = _mixed(
     next=np.int32,  # in the list of free cells, on a wire, or in a host's list of frames to send
@@ -389,13 +172,22 @@ FRAME: Final = _mixed(
     damaged=np.int64,  # its frame check sequence is wrong
 )
 
-PHV: Final = _integers(
-    "next",
-    "references",
-    "rounds",  # how often its packet came back; of programs with detours only
+PHV: Final = _mixed(
+    next=np.int32,
+    references=np.int32,
+    rounds=np.int64,  # how often its packet came back; of programs with detours only
 )
 
-COPY: Final = _integers("next", "phv", "rid", "instance", "enqueued_us", "enqueued_depth", "depth", "towards")
+COPY: Final = np.dtype(
+    [
+        ("next", np.int32),
+        *((name, np.int64) for name in ("phv", "rid", "instance", "enqueued_us", "enqueued_depth", "depth", "towards")),
+    ],
+    align=True,
+)
+
+FREE: Final = _mixed(next=np.int32)
+"""What a free frame, PHV or copy begins with."""
 
 QUEUE: Final = _integers("head", "tail", "depth")
 
@@ -439,6 +231,9 @@ LINK: Final = np.dtype(
                 "waking",  # a LINK_FREE event is on its way
                 "wire_head",
                 "wire_tail",
+                "sent_head",  # frames to another partition, until the window's end
+                "sent_tail",
+                "sent_next",  # the next link that has some
                 "backlog",  # bit p: queue p is not empty
                 "depth",
                 "capacity",
@@ -528,8 +323,9 @@ ROTA: Final = _integers("first", "count", "next", "priority")
 
 INCIDENT: Final = _integers("link", "node", "job", "kind", "length")
 
-TAP_HEADER: Final = _integers("tap", "time", "length")
-"""Before every recorded frame; its bytes follow, padded to 8. Taps below 0 are packets for the controller."""
+TAP_HEADER: Final = _integers("tap", "time", "length", "opened")
+"""Before every recorded frame; its bytes follow, padded to 8. Taps below 0 are packets for the controller. opened: as
+the world says then: what is of one tap and one number, one thread wrote down in its order."""
 
 CELL: Final = _integers("value")
 
@@ -556,13 +352,45 @@ IO: Final = np.dtype(
 )
 """The ``io`` array of `p4switch/abi.py`, its cells by name."""
 
-WORLD: Final = _integers(
+OWN: Final = (
+    "thread",  # which it is
+    "opened",  # windows that helpers may share, so far
+    "turns_ns",  # processor time of its turns in the window that was open, where that is measured
     "now",
-    "until",
     "latest",  # of all times at which events have happened
     "scope",  # partition of the event that happens
     "events",
-    "unfinished",  # watched endpoints that still work
+    "unfinished",  # watched endpoints that still work; of helpers: to be added, as events are
+    "heap",  # of the partition in use
+    "heap_size",
+    "heap_capacity",
+    "part",  # which that is, or NONE
+    "short",  # partition of the event for which there was no space, or NONE
+    "sent_link",  # the first link with frames to other partitions, or NONE
+    "sent_late",  # the first such frame that is late, or NONE
+    "free_frame",  # what lists of free cells begin with and hold
+    "free_frames",
+    "free_phv",
+    "free_phvs",
+    "free_copy",
+    "free_copies",
+    "io",
+    "taps",
+    "tap_used",
+    "incidents",
+    "incident_count",
+)
+"""Fields of a world that each thread has for itself."""
+
+WORLD: Final = _integers(
+    *OWN,
+    "worlds",  # address: one for each thread
+    "threads",  # that share windows
+    "made",  # that have been used: worlds that may have something
+    "signals",  # of threads to each other (`loop.py`)
+    "timed",  # whether turns are measured
+    "spared_ns",  # what the first thread's turns, and its waiting, took beyond the longest turns of each window
+    "until",
     "watching",
     "max_replicas",
     "frames_wanted",  # space that one event may need (`memory.py`)
@@ -570,20 +398,14 @@ WORLD: Final = _integers(
     "copies_wanted",
     "events_wanted",
     "incidents_wanted",
-    # Addresses of arrays, then what their free lists begin with and hold.
-    "heap",
-    "heap_size",
-    "heap_capacity",
+    # Addresses of arrays.
     "parts",  # then one for what concerns all of them
     "firsts",  # the first time in each of their heaps
-    "seqs",  # the latest sequence number of each
     "part_count",
     "heaps",  # 1: all events are in that of partition 0, else one for each partition
-    "part",  # whose heap is in use
     "lookahead",  # the shortest delay between two partitions
     "stage",  # of the window that is open (`loop.py`)
     "window_end",
-    "next_part",
     "sentinel",  # partitions before it have no watched endpoint that works
     "stop_time",  # the event with which the last watched endpoint was done
     "stop_since",
@@ -596,27 +418,16 @@ WORLD: Final = _integers(
     "max_frame",
     "kept_offset",  # in a frame's cell: the fields that a packet keeps when it comes back
     "kept_bytes",
-    "free_frame",
-    "free_frames",
     "phvs",
     "phv_bytes",
     "phv_cell",
-    "free_phv",
-    "free_phvs",
     "copies",
-    "free_copy",
-    "free_copies",
     "queues",
     "links",
     "nodes",
     "node_count",
     "ports",
-    "io",
-    "taps",
-    "tap_used",
     "tap_limit",
-    "incidents",
-    "incident_count",
     "incident_limit",
     "hosts",
     "host_count",
@@ -686,6 +497,8 @@ cell_at = record_at(CELL)
 pair_at = record_at(PAIR)
 session_at = record_at(SESSION)
 io_at = record_at(IO)
+free_at = record_at(FREE)
+world_at = record_at(WORLD)
 
 
 @intrinsic

@@ -563,7 +563,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     moved, given = cluster.moved, cluster.experiment
     digest = moved.digest.hexdigest()
     # A plan that only reduces carries other collectives host to host, but it is what was asked for.
-    found = result_of(observed, moved.records, digest, moved.steps)
+    found = result_of(observed, moved.records, digest, moved.steps, given.faults)
     network = replace(
         found,
         plan=found.plan if given.plan == BEST else given.plan,

@@ -302,6 +302,7 @@ class Carrier(RunJobs):
                 queue_frames=experiment.queue_frames,
                 seed=experiment.seed,
                 congestion=congestion,
+                threads=experiment.threads,
             )
             if capture is not None:
                 self.network.fabric.capture(workers[0], 1, capture)

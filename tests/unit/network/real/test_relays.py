@@ -1,9 +1,11 @@
 """Relays forward between two ports, both ways, and do to frames what a link does."""
 
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from p4reduce.network.real.io.path import Udp
@@ -12,6 +14,7 @@ from p4reduce.network.virtual import FabricError
 from p4reduce.network.virtual.records import Faults
 from p4reduce.topologies import TopologyBuilder
 from p4reduce.workers import wire
+from p4switch.native.memory import SOL_UDP, UDP_GRO, UDP_SEGMENT
 from tests.support.real_io.lab import DEADLINE_S, eventually
 
 PAIR = 2
@@ -77,6 +80,33 @@ def test_each_direction_has_its_faults_and_tells_what_it_lost():
         incidents = relays.incidents([(("h1", 1), ("s1", 1))], builder.build())
         told = {where.port: what.lost for where, what in incidents.items()}
         assert told == {("h1", 1): there, ("s1", 1): back}
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_what_comes_as_one_message_leaves_as_the_same_frames_in_order(gathers):
+    """A sender's and a receiver's kernel may put datagrams of one length together, or not; bytes and order stay."""
+    random = np.random.default_rng(5)
+    lengths = [*[318] * 130, 62, 318, 1086, 1086, 62, *[62] * 70, 900, *[1500] * 50]
+    sent = [frame(place) + random.bytes(length - 62) for place, length in enumerate(lengths)]
+    with relayed() as (relays, (first, second)):
+        second.setsockopt(SOL_UDP, UDP_GRO, int(gathers))
+        at = 0
+        while at < len(sent):  # runs of one length, at most 40 of them, in one call
+            alike = next((k for k, one in enumerate(sent[at : at + 40]) if len(one) != len(sent[at])), 40)
+            size = [(SOL_UDP, UDP_SEGMENT, len(sent[at]).to_bytes(2, sys.byteorder))]
+            first.sendmsg(sent[at : at + alike], size)
+            at += alike
+        found, messages = [], 0
+        while len(found) < len(sent):
+            data, controls, _, _ = second.recvmsg(1 << 16, 64)
+            each = int.from_bytes(controls[0][2], sys.byteorder) if controls else len(data)
+            found += [data[begin : begin + each] for begin in range(0, len(data), each)]
+            messages += 1
+        assert found == sent
+        assert messages < len(sent) / 2 if gathers else messages == len(sent)
+        there, _ = relays.directions(0)
+        assert (there.into.received_frames, there.out.sent.delivered) == (len(sent), len(sent))
+        assert there.into.received_bytes == sum(lengths)
 
 
 def test_a_delay_can_differ_from_pair_to_pair():

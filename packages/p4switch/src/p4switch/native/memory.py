@@ -4,6 +4,7 @@ An address is an int64; an index counts elements. Nothing is bounds-checked: who
 memory behind it. Loads and stores assume no alignment (the lanes of a frame begin at byte 62).
 """
 
+import platform
 import socket
 import sys
 from collections.abc import Callable
@@ -156,6 +157,65 @@ def copy_bytes(builder: Any, to: Any, source: Any, count: Any) -> None:
     cgutils.raw_memcpy(builder, there, here, count, 1)
 
 
+# Numbers that threads see of each other, in the order in which they were written (sequentially consistent).
+
+
+def _cell(builder: Any, args: Any) -> Any:
+    return builder.inttoptr(
+        builder.add(args[0], builder.mul(args[1], ir.Constant(ir.IntType(64), 8))), ir.IntType(64).as_pointer()
+    )
+
+
+@intrinsic
+def atomic_load(typingctx: Any, address: Any, index: Any) -> Any:
+    """The index-th int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load_atomic(_cell(builder, args), "seq_cst", 8)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def atomic_store(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Stores the index-th int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store_atomic(args[2], _cell(builder, args), "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def atomic_add(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Adds to the index-th int64; what it was before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", _cell(builder, args), args[2], "seq_cst")
+
+    return types.int64(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def relax(typingctx: Any) -> Any:
+    """Tells the processor that this thread waits for another one."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if platform.machine() in ("x86_64", "AMD64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", (), kind), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+sched_yield: Any = external("sched_yield", "int32")
+"""sched_yield(2)"""
+usleep: Any = external("usleep", "int32", "uint32")
+"""usleep(3): microseconds."""
+
+
 # What the loop calls of the C library, and the structures that it hands over (Linux on 64-bit machines).
 #
 # Pointers travel as int64. The functions are linked by name when compiled code is loaded, so that it can be cached.
@@ -177,6 +237,7 @@ MSG_DONTWAIT: Final = int(getattr(socket, "MSG_DONTWAIT", 0))
 POLLIN: Final = 1
 POLLOUT: Final = 4
 _CLOCK_MONOTONIC: Final = 1
+_CLOCK_THREAD_CPUTIME_ID: Final = 3
 
 
 def _struct(*fields: tuple[str, str]) -> "np.dtype[Any]":
@@ -202,12 +263,96 @@ POLLFD: Final = _struct(("fd", "i4"), ("events", "i2"), ("revents", "i2"))
 TIMESPEC: Final = _struct(("seconds", "i8"), ("nanoseconds", "i8"))
 
 
+# Many datagrams of one length as one message: the kernel goes once through its stack for all (UDP_SEGMENT and UDP_GRO
+# of udp(7)). On their way they are datagrams like any; who does not ask for them together has them one by one.
+
+
+SOL_UDP: Final = 17
+UDP_SEGMENT: Final = 103
+UDP_GRO: Final = 104
+SEGMENTS: Final = 64
+"""datagrams of a message"""
+GATHERED_BYTES: Final = 1 << 16
+"""for one message that comes in"""
+CONTROL: Final = _struct(("length", "i8"), ("level", "i4"), ("kind", "i4"), ("value", "i4"), ("unused", "i4"))
+"""struct cmsghdr with one number behind it."""
+_SEGMENT_LENGTH: Final = 18
+"""CMSG_LEN of two bytes"""
+_MOST_BYTES: Final = 65_000
+_VECTOR_BYTES: Final = IOVEC.itemsize
+_CONTROL_BYTES: Final = CONTROL.itemsize
+
+
+@kernel
+def gather(messages: int, vectors: int, controls: int, count: int, most: int) -> Any:
+    """Make messages of ``count`` vectors, each with up to ``most`` of one length (the last may be shorter); how many.
+
+    messages, vectors, controls: addresses of as many MESSAGE, IOVEC, CONTROL.
+    """
+    every = carray(pointer(vectors), (count,), IOVEC)
+    made = 0
+    first = 0
+    while first < count:
+        length = every[first].length
+        total = length
+        taken = 1
+        while (
+            taken < min(most, count - first)
+            and every[first + taken - 1].length == length >= every[first + taken].length
+            and total + length <= _MOST_BYTES
+        ):
+            total += length
+            taken += 1
+        message = carray(pointer(messages), (count,), MESSAGE)[made]
+        message.iov = vectors + first * _VECTOR_BYTES
+        message.iov_count = taken
+        message.control_length = 0
+        if taken > 1:
+            control = carray(pointer(controls), (count,), CONTROL)[made]
+            control.length = _SEGMENT_LENGTH
+            control.level = SOL_UDP
+            control.kind = UDP_SEGMENT
+            carray(pointer(controls + made * _CONTROL_BYTES + 16), (1,), np.uint16)[0] = length
+            message.control = controls + made * _CONTROL_BYTES
+            message.control_length = _CONTROL_BYTES
+        made += 1
+        first += taken
+    return made
+
+
+@kernel
+def gathered(messages: int, count: int) -> Any:
+    """How many vectors some messages have."""
+    found = 0
+    for one in carray(pointer(messages), (count,), MESSAGE):
+        found += one.iov_count
+    return found
+
+
+@kernel
+def segment_bytes(message: Any) -> Any:
+    """Of how many bytes each datagram is that came in a message, the last one perhaps of fewer."""
+    if message.control_length >= _CONTROL_BYTES - 4:
+        control = carray(pointer(message.control), (1,), CONTROL)[0]
+        if control.level == SOL_UDP and control.kind == UDP_GRO:
+            return np.int64(control.value)
+    return np.int64(message.length)
+
+
 @kernel
 def clock_ns(timespec: int) -> Any:
     """CLOCK_MONOTONIC, nanoseconds. timespec: address of a TIMESPEC to work in."""
     _clock_gettime(_CLOCK_MONOTONIC, timespec)
     now = carray(pointer(timespec), (1,), TIMESPEC)[0]
     return now.seconds * NS_PER_S + now.nanoseconds
+
+
+@kernel
+def thread_ns(timespec: int) -> Any:
+    """Processor time of this thread, nanoseconds. timespec: address of a TIMESPEC to work in."""
+    _clock_gettime(_CLOCK_THREAD_CPUTIME_ID, timespec)
+    spent = carray(pointer(timespec), (1,), TIMESPEC)[0]
+    return spent.seconds * NS_PER_S + spent.nanoseconds
 
 
 @kernel

@@ -4,7 +4,7 @@ Events of the virtual fabric (a link is free, a frame is at its end) happen when
 their time, with their own time as "now": a loop that was late catches up, and a rate is held exactly.
 """
 
-from errno import EAGAIN, ECONNREFUSED, EINTR
+from errno import EAGAIN, ECONNREFUSED, EINTR, EINVAL, EIO, EMSGSIZE
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,8 @@ from p4reduce.network.virtual.kernels.events import (
     remove_first,
     take_frame,
 )
-from p4reduce.network.virtual.kernels.loop import come_again, first_on_wire, has_space, process_any, process_bytes
+from p4reduce.network.virtual.kernels.loop import first_on_wire, has_space
+from p4reduce.network.virtual.kernels.nodes import come_again, process_any, process_bytes
 from p4reduce.network.virtual.kernels.wires import depart, send, wake_when_free
 from p4reduce.network.virtual.records import (
     ARRIVAL,
@@ -44,6 +45,7 @@ from p4reduce.network.virtual.records import (
 )
 from p4switch.base.values import NS_PER_S, PS_PER_NS
 from p4switch.native.memory import (
+    CONTROL,
     IOVEC,
     MESSAGE,
     MSG_DONTWAIT,
@@ -51,14 +53,18 @@ from p4switch.native.memory import (
     POLLIN,
     POLLOUT,
     TIMESPEC,
+    atomic_load,
     clock_ns,
     copy_bytes,
     errno,
     external,
+    gather,
+    gathered,
     intrinsic,
     ir,
     poll,
     recvmmsg,
+    segment_bytes,
     sendmmsg,
     store_u8,
     types,
@@ -89,17 +95,6 @@ SO_ERROR: Final = 4
 
 
 @intrinsic
-def load_shared(typingctx: Any, address: Any) -> Any:
-    """The int64 at an address that another thread or the kernel may write; what it wrote before is seen too."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        return builder.load_atomic(pointer, ordering="acquire", align=8)
-
-    return types.int64(types.int64), generate
-
-
-@intrinsic
 def load_status(typingctx: Any, address: Any) -> Any:
     """The uint32 at an address that the kernel writes, as int64; what it wrote before is seen too."""
 
@@ -123,7 +118,9 @@ def store_status(typingctx: Any, address: Any, value: Any) -> Any:
 
 
 BATCH: Final = 64
-"""frames that one system call receives or sends, and that one port may bring in before the next one's turn"""
+"""frames that one system call sends, and that a ring may bring in before the next port's turn"""
+MESSAGES: Final = 16
+"""that one system call receives, each perhaps of many datagrams"""
 
 # Why the loop went back to Python.
 STOPPED: Final = 0
@@ -180,6 +177,7 @@ PORT: Final = _integers(
     "blocked",  # the socket takes no more for now
     "wake_due",  # when it was blocked, an event to wake its link was under way
     "refused",  # the latest attempt to send met a peer that was not there
+    "segments",  # datagrams that its socket sends as one
     *PORT_COUNTERS,
 )
 
@@ -190,14 +188,15 @@ MACHINE: Final = _integers(
     "polled",  # ports that only a system call can tell of: datagram sockets and blocked ones
     "dirty",  # indices of ports with frames to send
     "dirty_count",
-    "sending",  # BATCH messages, their vectors, and the frames that they send
+    "sending",  # BATCH messages, their vectors and control messages
     "sending_vectors",
-    "sending_frames",
-    "receiving",  # BATCH messages and their buffers; those received and not yet processed
+    "sending_controls",
+    "receiving",  # MESSAGES of them and their buffers; those received and not yet processed
     "inbox",
     "inbox_cell",
     "pending_port",
     "pending_next",
+    "pending_offset",  # bytes of the next one that are processed
     "pending_end",
     "time",  # address of a timespec
     "epoch_ns",  # CLOCK_MONOTONIC when the clock of the world was 0
@@ -243,6 +242,7 @@ _LONGEST_NS: Final = 3600 * NS_PER_S
 """without anything to wait for; a wake-up comes earlier"""
 _WORD: Final = 8
 _POLLFD_BYTES: Final = POLLFD.itemsize
+_CONTROL_BYTES: Final = CONTROL.itemsize
 
 
 @kernel
@@ -254,7 +254,7 @@ def clock_ps(m: Any) -> int:
 @kernel
 def asked(m: Any, word: int) -> bool:
     """Whether Python asks for what a word of CONTROL stands for."""
-    return load_shared(m.control + _WORD * word) != 0  # type: ignore[no-any-return]
+    return atomic_load(m.control, word) != 0  # type: ignore[no-any-return]
 
 
 @kernel
@@ -366,16 +366,20 @@ def flush(w: Any, m: Any, port_index: int) -> None:
             vector.base = frame_address(w, frame_index)
             vector.length = frame.length
             frame_index = frame.next
-        sent = sendmmsg(port.fd, m.sending, count, MSG_DONTWAIT)
+        messages = gather(m.sending, m.sending_vectors, m.sending_controls, count, port.segments)
+        sent = sendmmsg(port.fd, m.sending, messages, MSG_DONTWAIT)
         if sent > 0:
             port.refused = 0
-            link.delivered += sent
-            for _ in range(sent):
+            frames = gathered(m.sending, sent)
+            link.delivered += frames
+            for _ in range(frames):
                 _take_sent(w, port)
             continue
         reason = errno()
         if reason == EAGAIN:
             _block(w, m, port_index)
+        elif port.segments > 1 and reason in (EINVAL, EIO, EMSGSIZE):
+            port.segments = 1  # the way there takes datagrams one by one only
         elif reason == ECONNREFUSED and port.kind == DATAGRAMS and port.refused == 0:
             port.refused = 1  # that was about an earlier frame
         elif reason != EINTR:
@@ -556,24 +560,33 @@ def receive_ring(w: Any, m: Any, port_index: int) -> int:
 def take_pending(w: Any, m: Any) -> bool:
     """Take in the datagrams that were received; False: there is no space for the next one."""
     while m.pending_next < m.pending_end:
-        if not has_space(w):
-            return False
         place = m.pending_next
         message = message_at(m.receiving, place)
-        length = np.int64(message.length)
-        if message.flags & MSG_TRUNC:
-            length = _TOO_LONG
-        enter(w, m, m.pending_port, m.inbox + place * m.inbox_cell, length)
+        total = np.int64(message.length)
+        each = segment_bytes(message)
+        while True:
+            if not has_space(w):
+                return False
+            length = min(each, total - m.pending_offset)
+            address = m.inbox + place * m.inbox_cell + m.pending_offset
+            m.pending_offset += length
+            enter(w, m, m.pending_port, address, _TOO_LONG if message.flags & MSG_TRUNC else length)
+            if m.pending_offset >= total:
+                break
+        message.control_length = _CONTROL_BYTES
+        m.pending_offset = 0
         m.pending_next = place + 1
+        if not run_due(w, m):
+            return False
     return True
 
 
 @kernel
 def receive_datagrams(w: Any, m: Any, port_index: int) -> int:
-    """Take in up to BATCH datagrams; how many, or -1: there is no space for the next one."""
+    """Take in datagrams of up to MESSAGES; how many of these, or -1: there is no space for the next one."""
     port = port_at(m.ports, port_index)
-    received = recvmmsg(port.fd, m.receiving, BATCH, MSG_DONTWAIT, 0)
-    if received < BATCH:
+    received = recvmmsg(port.fd, m.receiving, MESSAGES, MSG_DONTWAIT, 0)
+    if received < MESSAGES:
         port.readable = 0
     if received <= 0:
         return 0

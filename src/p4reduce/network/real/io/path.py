@@ -1,5 +1,6 @@
 """A data path: the thread that runs the compiled loop, and the memory that it works on."""
 
+import contextlib
 import errno
 import fcntl
 import ipaddress
@@ -26,6 +27,7 @@ from p4reduce.network.real.io.frames import (
     ETHERNET_BYTES,
     FULL,
     MACHINE,
+    MESSAGES,
     MOVE,
     PAUSE,
     PORT,
@@ -38,6 +40,7 @@ from p4reduce.network.virtual.counters import Recordings
 from p4reduce.network.virtual.devices import Shadows, SwitchDevice
 from p4reduce.network.virtual.kernels.events import link_key, threshold
 from p4reduce.network.virtual.kernels.loop import add_event
+from p4reduce.network.virtual.memory import Memory
 from p4reduce.network.virtual.records import (
     CELL,
     ENTRY,
@@ -49,11 +52,21 @@ from p4reduce.network.virtual.records import (
     QUEUE,
     FabricError,
     Faults,
-    Memory,
     aligned_bytes,
 )
 from p4switch.abi import MAX_FRAME_BYTES
-from p4switch.native.memory import IOVEC, MESSAGE, POLLFD, POLLIN, TIMESPEC
+from p4switch.native.memory import (
+    CONTROL,
+    GATHERED_BYTES,
+    IOVEC,
+    MESSAGE,
+    POLLFD,
+    POLLIN,
+    SEGMENTS,
+    SOL_UDP,
+    TIMESPEC,
+    UDP_GRO,
+)
 from p4switch.traffic import Digest
 
 # Ports of real-time switches: what a user says of them, and the sockets that they become.
@@ -174,6 +187,8 @@ class OpenPort:
                 self.socket.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BYTES)
             except PermissionError:
                 self.socket.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BYTES)
+        with contextlib.suppress(OSError):  # an older kernel brings datagrams one by one
+            self.socket.setsockopt(SOL_UDP, UDP_GRO, 1)
         self.socket.bind(spec.local)
         self.socket.connect(spec.remote)
 
@@ -297,6 +312,7 @@ class DataPath:
             port["fd"], port["node"], port["number"] = plan.opened.socket.fileno(), plan.node, plan.number
             port["link"], port["relay"], port["tap"] = place, NONE if plan.relay is None else plan.relay, NONE
             port["kind"] = DATAGRAMS if plan.opened.ring is None else RING
+            port["segments"] = SEGMENTS if plan.opened.ring is None else 1
             if plan.opened.ring is not None:
                 port["ring"] = plan.opened.ring.ctypes.data
                 port["ring_frames"], port["ring_bytes"] = plan.opened.ring_frames, plan.opened.ring_bytes
@@ -312,7 +328,7 @@ class DataPath:
                 link["p_reorder"] = threshold(plan.faults.reorder)
                 link["p_corrupt"] = threshold(plan.faults.corrupt)
         self.links["last_length"] = NONE
-        for name in ("wire_head", "wire_tail", "tap_source", "tap_target"):
+        for name in ("wire_head", "wire_tail", "sent_head", "tap_source", "tap_target"):
             self.links[name] = NONE
         self.links["capacity"] = queue_frames
         np.maximum.at(self.nodes["ports"], self.ports["node"], self.ports["number"] + 1)
@@ -333,16 +349,18 @@ class DataPath:
         self._polls = np.zeros(count + 1, dtype=POLLFD)
         self._dirty = np.zeros(count + 1, dtype=CELL)
         self._time = np.zeros(2, dtype=TIMESPEC)
-        self._vectors = np.zeros(2 * BATCH, dtype=IOVEC)
-        self._messages = np.zeros(2 * BATCH, dtype=MESSAGE)
-        cell = -(-self._max_frame // 64) * 64
-        self._inbox = aligned_bytes(BATCH * cell)
-        for place in range(2 * BATCH):
-            self._messages[place]["iov"] = self._vectors[place:].ctypes.data
-            self._messages[place]["iov_count"] = 1
-        for place in range(BATCH):
-            self._vectors[BATCH + place]["base"] = self._inbox.ctypes.data + place * cell
-            self._vectors[BATCH + place]["length"] = self._max_frame
+        self._vectors = np.zeros(BATCH + MESSAGES, dtype=IOVEC)
+        self._messages = np.zeros(BATCH + MESSAGES, dtype=MESSAGE)
+        self._controls = np.zeros(BATCH + MESSAGES, dtype=CONTROL)
+        cell = GATHERED_BYTES
+        self._inbox = aligned_bytes(MESSAGES * cell)
+        into, places = slice(BATCH, BATCH + MESSAGES), np.arange(BATCH, BATCH + MESSAGES)
+        self._vectors["base"][into] = self._inbox.ctypes.data + np.arange(MESSAGES) * cell
+        self._vectors["length"][into] = cell
+        self._messages["iov"][into] = self._vectors.ctypes.data + places * IOVEC.itemsize
+        self._messages["iov_count"][into] = 1
+        self._messages["control"][into] = self._controls.ctypes.data + places * CONTROL.itemsize
+        self._messages["control_length"][into] = CONTROL.itemsize
         self.machine: NDArray[Any] = np.zeros(1, dtype=MACHINE)
         machine = self.machine[0]
         for name, array in (
@@ -351,6 +369,7 @@ class DataPath:
             ("dirty", self._dirty),
             ("sending", self._messages),
             ("sending_vectors", self._vectors),
+            ("sending_controls", self._controls),
             ("receiving", self._messages[BATCH:]),
             ("inbox", self._inbox),
             ("time", self._time),

@@ -8,6 +8,7 @@ from p4reduce.network.virtual.kernels import kernel
 from p4reduce.network.virtual.records import (
     CACHE_LINE,
     HOME_BIT,
+    TAP_HEADER,
     byte_at,
     cell_at,
     copy_at,
@@ -179,9 +180,9 @@ def drop_copy(w: Any, index: int) -> None:
 @kernel
 def next_seq(w: Any) -> int:
     """A new sequence number of the partition whose event happens."""
-    counted = cell_at(w.seqs, w.scope)
-    counted.value += 1
-    return counted.value  # type: ignore[no-any-return]
+    part = part_at(w.parts, w.scope)
+    part.seq += 1
+    return part.seq  # type: ignore[no-any-return]
 
 
 @kernel
@@ -297,7 +298,7 @@ OTHER = 0
 INC_FIRST = 1
 INC_RESEND = 2
 
-_TAP_HEADER_BYTES = 24
+_TAP_HEADER_BYTES = TAP_HEADER.itemsize
 
 
 @kernel
@@ -308,6 +309,7 @@ def record(w: Any, tap: int, time: int, address: int, length: int) -> None:
     header.tap = tap
     header.time = time
     header.length = length
+    header.opened = w.opened
     copy_bytes(place + _TAP_HEADER_BYTES, address, length)
     w.tap_used += _TAP_HEADER_BYTES + ((length + 7) & -8)
 

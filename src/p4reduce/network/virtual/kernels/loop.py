@@ -7,44 +7,39 @@ import numpy as np
 from p4reduce.network.virtual.kernels import entry, kernel
 from p4reduce.network.virtual.kernels.events import (
     drop_frame,
-    drop_phv,
     frame_address,
     next_seq,
     note,
-    phv_address,
     prefetch_frame,
     push_to,
     record,
     remove_first,
     replace_first,
     schedule,
-    take_frame,
-    take_phv,
 )
-from p4reduce.network.virtual.kernels.wires import (
-    NO_RID,
-    come_back,
-    cross,
-    darken,
-    depart,
-    light,
-    output,
-    replicate,
-    schedule_last,
-    send,
-    to_session,
-    wake_when_free,
+from p4reduce.network.virtual.kernels.nodes import (
+    come_again,
+    deliver,
+    go_off,
+    pause,
+    process_any,
+    pump,
+    resume,
+    start,
+    submit,
 )
+from p4reduce.network.virtual.kernels.wires import cross, darken, depart, light, schedule_last, wake_when_free
 from p4reduce.network.virtual.records import (
-    ACTIVE,
     ARRIVAL,
+    CACHE_LINE,
     CIRCUIT,
-    CONTROLLER_TAP,
+    COPY,
     CORRUPTED,
     ENOUGH_EVENTS,
     ENTRY,
     EVENT_BITS,
     EVENT_KINDS,
+    FRAME,
     GATE,
     HOME_BIT,
     LATE_ARRIVAL,
@@ -54,7 +49,9 @@ from p4reduce.network.virtual.records import (
     NEVER,
     NO_EVENTS,
     NO_LIMIT,
+    NONE,
     PAUSE,
+    PHV,
     REACHED_TIME,
     RESUME,
     RETURN,
@@ -63,335 +60,21 @@ from p4reduce.network.virtual.records import (
     TIMER,
     WATCHED_DONE,
     WORLD,
-    call5,
     cell_at,
     endpoint_at,
     event_at,
     frame_at,
-    io_at,
+    free_at,
     link_at,
     node_at,
     part_at,
-    phv_at,
-    rota_at,
-    session_at,
+    world_at,
 )
-from p4switch.abi import (
-    CLONE_VALID,
-    DROP_PORT,
-    INSTANCE_EGRESS_CLONE,
-    INSTANCE_INGRESS_CLONE,
-    INSTANCE_NORMAL,
-    INSTANCE_RESUBMITTED,
-)
-from p4switch.base.values import PS_PER_US
+from p4switch.native.memory import atomic_add, atomic_load, atomic_store, relax, sched_yield, thread_ns, usleep
 
-# What a switch does with a frame that comes in: ingress, then replication into output queues.
-
-
-UNICAST: Final = np.int64(INSTANCE_NORMAL)
-
-
-@kernel
-def ingress(
-    w: Any, node_index: int, port: int, address: int, length: int, came_ps: int, instance: int, phv_index: int
-) -> int:
-    """Run ingress; the bytes used in the PHV, 0: nothing leaves, -1: too long a frame."""
-    node = node_at(w.nodes, node_index)
-    io = io_at(w.io, 0)
-    io.in_port = port
-    io.in_time_us = came_ps // PS_PER_US
-    io.in_instance = instance
-    return call5(node.ingress, node.state, address, length, w.io, phv_address(w, phv_index))  # type: ignore[no-any-return]
-
-
-@kernel
-def leave(w: Any, node_index: int, phv_index: int, used: int) -> None:
-    """Do what ingress said."""
-    # The cells of `io` are used again by egress, which may run before this function ends.
-    io = io_at(w.io, 0)
-    group = io.out_mcast_grp
-    port_out = io.out_egress_spec
-    priority = io.out_priority
-    if used < 0 or (group == 0 and port_out == DROP_PORT):
-        node_at(w.nodes, node_index).ingress_drops += 1
-    elif group != 0:
-        replicate(w, node_index, phv_index, group, priority)
-    else:
-        output(w, node_index, phv_index, port_out, NO_RID, UNICAST, priority)
-    drop_phv(w, phv_index)
-
-
-@kernel
-def process_bytes(w: Any, node_index: int, port: int, address: int, length: int, came_ps: int) -> None:
-    """Run the frame at ``address``, which came in at ``came_ps``, through ingress, and do what it says.
-
-    For programs that stay on the straight path.
-    """
-    phv_index = take_phv(w)
-    node_at(w.nodes, node_index).passes += 1
-    leave(w, node_index, phv_index, ingress(w, node_index, port, address, length, came_ps, UNICAST, phv_index))
-
-
-@kernel
-def process(w: Any, node_index: int, port: int, frame_index: int, came_ps: int) -> None:
-    """The same for a frame in a cell, which is given back."""
-    phv_index = take_phv(w)
-    address = frame_address(w, frame_index)
-    length = frame_at(w.frames, frame_index).length
-    node_at(w.nodes, node_index).passes += 1
-    used = ingress(w, node_index, port, address, length, came_ps, UNICAST, phv_index)
-    drop_frame(w, frame_index)
-    leave(w, node_index, phv_index, used)
-
-
-# Ingress of programs that clone, resubmit, recirculate, truncate or send digests (`p4switch/abi.py`).
-
-
-_NORMAL: Final = np.int64(INSTANCE_NORMAL)
-_INGRESS_CLONE: Final = np.int64(INSTANCE_INGRESS_CLONE)
-_RESUBMITTED: Final = np.int64(INSTANCE_RESUBMITTED)
-_NONE: Final = np.int64(0)
-
-
-@kernel
-def _clone(w: Any, node_index: int, port: int, frame_index: int, came_ps: int, session: int, field_list: int) -> None:
-    """The frame as it came in is parsed again, for a session."""
-    if session_at(node_at(w.nodes, node_index).sessions, session).exists == 0:
-        return
-    io = io_at(w.io, 0)
-    io.in_field_list = field_list
-    phv_index = take_phv(w)
-    phv_at(w.phvs, phv_index).rounds = _NONE
-    address = frame_address(w, frame_index)
-    ingress(w, node_index, port, address, frame_at(w.frames, frame_index).length, came_ps, _INGRESS_CLONE, phv_index)
-    to_session(w, node_index, phv_index, session, _INGRESS_CLONE, io.out_priority)
-    drop_phv(w, phv_index)
-
-
-@kernel
-def _pass(
-    w: Any, node_index: int, port: int, frame_index: int, came_ps: int, instance: int, field_list: int, rounds: int
-) -> None:
-    node = node_at(w.nodes, node_index)
-    io = io_at(w.io, 0)
-    phv_index = take_phv(w)
-    phv_at(w.phvs, phv_index).rounds = rounds
-    address = frame_address(w, frame_index)
-    io.kept_address = address + w.kept_offset
-    io.in_field_list = field_list
-    length = frame_at(w.frames, frame_index).length
-    node.passes += 1
-    used = ingress(w, node_index, port, address, length, came_ps, instance, phv_index)
-    if used < 0:  # too long a frame; nothing else was written
-        node.ingress_drops += 1
-        drop_phv(w, phv_index)
-        drop_frame(w, frame_index)
-        return
-    group = io.out_mcast_grp
-    egress_spec = io.out_egress_spec
-    priority = io.out_priority
-    resubmit = io.out_resubmit
-    if io.out_digest != 0:
-        node.digests += 1
-        tap = CONTROLLER_TAP - node_index - w.node_count * io.out_digest
-        record(w, tap, w.now, io.kept_address, w.kept_bytes)
-    if io.out_clone != 0:
-        _clone(w, node_index, port, frame_index, came_ps, io.out_clone & ~CLONE_VALID, io.out_clone_list)
-    if resubmit != 0:
-        node.resubmitted += 1
-        drop_phv(w, phv_index)
-        frame_at(w.frames, frame_index).port = port
-        come_back(w, node_index, frame_index, _RESUBMITTED, resubmit, rounds + 1)
-        return
-    drop_frame(w, frame_index)
-    io.out_mcast_grp = group
-    io.out_egress_spec = egress_spec
-    io.out_priority = priority
-    leave(w, node_index, phv_index, used)
-
-
-@kernel
-def process_any(w: Any, node_index: int, port: int, frame_index: int, came_ps: int) -> None:
-    """Run a frame that came in at ``came_ps`` through ingress, do what it says, and give its cell back."""
-    if node_at(w.nodes, node_index).detours == 0:
-        process(w, node_index, port, frame_index, came_ps)
-    else:
-        _pass(w, node_index, port, frame_index, came_ps, _NORMAL, _NONE, _NONE)
-
-
-@kernel
-def come_again(w: Any, frame_index: int) -> None:
-    """A frame that was resubmitted or recirculated, or the packet of an egress clone (`egress.py`)."""
-    frame = frame_at(w.frames, frame_index)
-    node_index = frame.node
-    instance = frame.link & 7
-    named = frame.link >> 3
-    if instance == INSTANCE_EGRESS_CLONE:
-        phv_index = frame.seq
-        session = frame.port
-        drop_frame(w, frame_index)
-        to_session(w, node_index, phv_index, session, instance, named)
-        drop_phv(w, phv_index)
-    else:
-        _pass(w, node_index, frame.port, frame_index, w.now, instance, named, frame.seq)
-
-
-# Hosts: endpoints take the frames that come in, and are asked for the next one whenever the link is free.
-#
-# A host has no queue of its own for them (a pull model): a frame is made when it can leave. Endpoints of the highest
-# class are asked first, those of one class in turn. Only frames that Python sends (`VirtualNetwork.send`) wait in a
-# list, and go before all.
-
-
-OVERDUE_PS: Final = 1_000_000
-"""after which an endpoint's timer goes off whose deadline is past already, so that time passes whatever it says"""
-
-
-@kernel
-def _settle(w: Any, index: int) -> None:
-    """After an endpoint was given a turn: its timer and whether it still works."""
-    endpoint = endpoint_at(w.endpoints, index)
-    at = call5(w.deadline, w.endpoint_records, index, 0, 0, 0)
-    if at < NEVER:
-        if at <= w.now:
-            at = w.now + OVERDUE_PS
-        # A deadline that moves later needs no event: its timer finds that out when it goes off.
-        if at < endpoint.timer_at:
-            endpoint.timer_at = at
-            schedule(w, at, index * EVENT_KINDS + TIMER)
-    watched = endpoint.unfinished != 0 and endpoint.starting == 0
-    if watched and call5(w.status, w.endpoint_records, index, 0, 0, 0) != ACTIVE:
-        endpoint.unfinished = 0
-        w.unfinished -= 1
-        part_at(w.parts, endpoint.part).unfinished -= 1
-
-
-@kernel
-def _ask(w: Any, node: Any, frame_index: int) -> int:
-    """Have a host's endpoints make the next frame, class by class; its length, 0 when none of them has one."""
-    for place in range(node.first_rota, node.first_rota + node.classes):
-        rota = rota_at(w.rotas, place)
-        for _ in range(rota.count):
-            index = cell_at(w.endpoint_lists, rota.first + rota.next).value
-            rota.next += 1
-            if rota.next == rota.count:
-                rota.next = 0
-            if endpoint_at(w.endpoints, index).started == 0 or endpoint_at(w.endpoints, index).paused != 0:
-                continue
-            length = call5(w.transmit, w.endpoint_records, index, w.now, frame_address(w, frame_index), w.max_frame)
-            _settle(w, index)
-            if length > 0:
-                return length  # type: ignore[no-any-return]
-    return 0
-
-
-@kernel
-def pump(w: Any, node_index: int) -> None:
-    """Send a host's next frame, if its link is free and somebody has one."""
-    node = node_at(w.nodes, node_index)
-    link = link_at(w.links, node.link)
-    if w.now < link.free_at:
-        wake_when_free(w, node.link)
-        return
-    if node.send_head >= 0:
-        frame_index = node.send_head
-        frame = frame_at(w.frames, frame_index)
-        node.send_head = frame.next
-        send(w, node.link, frame_index, frame.length)
-        wake_when_free(w, node.link)
-        return
-    frame_index = take_frame(w)
-    length = _ask(w, node, frame_index)
-    if length > 0:
-        send(w, node.link, frame_index, length)
-        wake_when_free(w, node.link)
-    else:
-        drop_frame(w, frame_index)
-
-
-@kernel
-def deliver(w: Any, node_index: int, frame_index: int) -> None:
-    """Offer a frame that came in to the host's endpoints, until one takes it."""
-    node = node_at(w.nodes, node_index)
-    length = frame_at(w.frames, frame_index).length
-    address = frame_address(w, frame_index)
-    claimed = 0
-    for place in range(node.first_endpoint, node.first_endpoint + node.endpoints):
-        index = cell_at(w.endpoint_lists, place).value
-        if call5(w.receive, w.endpoint_records, index, address, length, w.now) != 0:
-            claimed = 1
-            _settle(w, index)
-            break
-    drop_frame(w, frame_index)
-    if claimed == 0:
-        node.unclaimed += 1
-        return
-    node.claimed += 1
-    pump(w, node_index)
-
-
-@kernel
-def start(w: Any, index: int) -> None:
-    """From now on an endpoint is asked for frames."""
-    endpoint = endpoint_at(w.endpoints, index)
-    endpoint.started = 1
-    endpoint.starting -= 1
-    _settle(w, index)
-    pump(w, endpoint.host)
-
-
-@kernel
-def go_off(w: Any, index: int) -> None:
-    """An endpoint's timer, unless an earlier or later one took its place."""
-    endpoint = endpoint_at(w.endpoints, index)
-    if endpoint.timer_at != w.now:
-        return
-    endpoint.timer_at = NEVER
-    if endpoint.paused != 0:
-        return
-    if call5(w.deadline, w.endpoint_records, index, 0, 0, 0) <= w.now:
-        call5(w.expire, w.endpoint_records, index, w.now, 0, 0)
-        _settle(w, index)
-        pump(w, endpoint.host)
-    else:
-        _settle(w, index)
-
-
-@kernel
-def pause(w: Any, index: int) -> None:
-    """An endpoint sends nothing from now on; what comes in is taken in."""
-    endpoint = endpoint_at(w.endpoints, index)
-    if endpoint.paused == 0:
-        endpoint.paused = 1
-        endpoint.paused_at = w.now
-
-
-@kernel
-def resume(w: Any, index: int) -> None:
-    """It goes on, its timers as they stood."""
-    endpoint = endpoint_at(w.endpoints, index)
-    if endpoint.paused == 0:
-        return
-    endpoint.paused = 0
-    if w.resume != 0:
-        call5(w.resume, w.endpoint_records, index, w.now - endpoint.paused_at, 0, 0)
-    _settle(w, index)
-    pump(w, endpoint.host)
-
-
-@kernel
-def submit(w: Any, frame_index: int) -> None:
-    """Append a frame of Python's to its host's list."""
-    frame = frame_at(w.frames, frame_index)
-    node = node_at(w.nodes, frame.node)
-    frame.next = -1
-    if node.send_head < 0:
-        node.send_head = frame_index
-    else:
-        frame_at(w.frames, node.send_tail).next = frame_index
-    node.send_tail = frame_index
-    pump(w, frame.node)
+_FRAME_BYTES: Final = np.int64(FRAME.itemsize)
+_PHV_BYTES: Final = np.int64(PHV.itemsize)
+_COPY_BYTES: Final = np.int64(COPY.itemsize)
 
 
 @kernel
@@ -514,7 +197,8 @@ def _add(w: Any, time: int, what: int) -> None:
     home = _home(w, what)
     w.scope = home
     push_to(w, home, time, w.now, next_seq(w), what + (home << HOME_BIT))
-    _note_first(w)
+    if w.part >= 0:
+        _note_first(w)
 
 
 @entry(WORLD, int, int)
@@ -534,7 +218,7 @@ def start_all(worlds: Any, time: int, indices: int, count: int) -> int:
     """Start endpoints, whose indices are at an address; how many there was space for."""
     w = worlds[0]
     for place in range(count):
-        if w.homeless_count > 0 or w.heap_capacity - w.heap_size < w.events_wanted:
+        if not _has_room(w):
             return place
         index = cell_at(indices, place).value
         endpoint_at(w.endpoints, index).starting += 1
@@ -548,13 +232,19 @@ def start_all(worlds: Any, time: int, indices: int, count: int) -> int:
 # processor's cache. What one does reaches another after the delay of a link at the earliest. So a window as long as the
 # shortest of these delays is open for one partition after the other, and what it sends to others lies behind the
 # window's end (conservative windows: Nicol, "The cost of conservative synchronization in parallel discrete event
-# simulations", J. ACM 40, 1993). What concerns all partitions, mirrors that turn, happens between two windows.
+# simulations", J. ACM 40, 1993): it stays with its link until all have had their turns. What concerns all partitions,
+# mirrors that turn, happens between two windows.
 #
 # A run that watches endpoints ends with the very event with which the last of them is done, and nothing that comes
 # later may have happened. A window that is sure to contain no such event is one that a partition has run through and
 # still has a watched endpoint that works. So one such partition, the sentinel, has the first turn; where it is done
 # within the window, it stands still at that event, and the next one with such endpoints has its turn. Where all are
 # done, partitions go on as far as the latest of these events.
+#
+# Threads share the turns of a window, but for the sentinel's. Each has a world of its own, with free cells of the
+# pools, what it writes down for Python, and the heap in use; it takes the partitions of its own first, then those of
+# others that nobody has taken yet. Partitions share nothing while a window is open, so that it does not
+# matter which thread gives one its turn.
 
 
 _CLOSED: Final = np.int64(0)
@@ -567,6 +257,20 @@ _STOPPING: Final = np.int64(3)
 """all of them have, up to the last event of the run"""
 _NO_FIRST: Final = np.int64(NEVER)
 _OPENED: Final = np.int64(-1)
+_NO_PART: Final = np.int64(NONE)
+
+_GATE: Final = 0
+"""in `signals`: the number of the latest window that helpers may share, or _NO_MORE;"""
+_ARRIVED: Final = CACHE_LINE // 8
+"""how many turns of helpers have ended;"""
+_TAKEN: Final = 2 * _ARRIVED
+"""from here on, a cache line for each thread: how many of its own partitions have been taken"""
+_BLOCKS: Final = 16
+"""of partitions, for each thread, where there are enough"""
+_NO_MORE: Final = np.int64(NEVER)
+_SPINS: Final = 400
+_YIELDS: Final = 100
+_NAP_US: Final = 50
 
 
 @kernel
@@ -580,17 +284,16 @@ def _leave_part(w: Any) -> None:
     part_at(w.parts, w.part).heap_size = w.heap_size
     _note_first(w)
     w.latest = max(w.latest, w.now)
+    w.part = _NO_PART
 
 
 @kernel
 def _use_part(w: Any, index: int) -> None:
-    if w.part != index:
-        _leave_part(w)
-        part = part_at(w.parts, index)
-        w.heap = part.heap
-        w.heap_size = part.heap_size
-        w.heap_capacity = part.heap_capacity
-        w.part = index
+    part = part_at(w.parts, index)
+    w.heap = part.heap
+    w.heap_size = part.heap_size
+    w.heap_capacity = part.heap_capacity
+    w.part = index
 
 
 @kernel
@@ -637,17 +340,26 @@ def _happen(w: Any) -> None:
 def _for_all(w: Any) -> bool:
     """Let what is first of what concerns all partitions happen; False: there is no space for it."""
     before = w.part
+    if before >= 0:
+        _leave_part(w)
     _use_part(w, w.part_count)
     enough = has_space(w)
     if enough:
         _happen(w)
-    _use_part(w, before)
+    else:
+        w.short = w.part
+    _leave_part(w)
+    if before >= 0:
+        _use_part(w, before)
     return enough  # type: ignore[no-any-return]
 
 
 @kernel
 def _one_heap(w: Any, last: int) -> int:
     """All events in one heap, in their order."""
+    if not bring(w):
+        w.short = w.part
+        return NEED_SPACE
     while True:
         common = cell_at(w.firsts, w.part_count).value
         end = min(w.until, common)
@@ -659,6 +371,7 @@ def _one_heap(w: Any, last: int) -> int:
             if w.events >= last:
                 return ENOUGH_EVENTS
             if not has_space(w):
+                w.short = w.part
                 return NEED_SPACE
             _happen(w)
         if common > w.until:
@@ -697,6 +410,7 @@ def _go_on(w: Any, index: int) -> bool:
             break
         enough = has_space(w)
         if not enough:
+            w.short = index
             break
         _happen(w)
         if w.stage == _SENTINEL and part.unfinished == 0:
@@ -712,6 +426,8 @@ def _go_on(w: Any, index: int) -> bool:
 @kernel
 def _open(w: Any, last: int) -> Any:
     """Open the next window, or say why there is none, and let happen what concerns all partitions before it."""
+    if not bring(w):
+        return NEED_SPACE
     if w.watching != 0 and w.unfinished <= 0:
         return WATCHED_DONE
     while True:
@@ -731,7 +447,6 @@ def _open(w: Any, last: int) -> Any:
         if not _for_all(w):
             return NEED_SPACE
     w.window_end = min(first + w.lookahead, w.until + 1, common + 1)
-    w.next_part = 0
     w.stage = _OTHERS if w.watching == 0 else _SENTINEL
     return _OPENED
 
@@ -752,6 +467,223 @@ def _watch(w: Any) -> bool:
     return True
 
 
+# What partitions have sent to others, and what threads have counted, between two windows.
+
+
+@kernel
+def _has_room(w: Any) -> bool:
+    """Whether there is room for one event more, whichever heap it goes to."""
+    return w.homeless_count == 0 and (w.part < 0 or w.heap_capacity - w.heap_size >= w.events_wanted)  # type: ignore[no-any-return]
+
+
+@kernel
+def bring(w: Any) -> bool:
+    """Put what partitions have sent to others on its wires and into heaps; False: there is no space."""
+    for thread in range(w.made):
+        other = world_at(w.worlds, thread)
+        while other.sent_link >= 0:
+            if not _has_room(w):
+                return False
+            index = other.sent_link
+            link = link_at(w.links, index)
+            other.sent_link = link.sent_next
+            if link.wire_head < 0:
+                link.wire_head = link.sent_head
+                frame = frame_at(w.frames, link.sent_head)
+                what = (link.target_part << HOME_BIT) + index * EVENT_KINDS + ARRIVAL
+                push_to(w, link.target_part, frame.time, frame.since, frame.seq, what)
+            else:
+                frame_at(w.frames, link.wire_tail).next = link.sent_head
+            link.wire_tail = link.sent_tail
+            link.sent_head = _NO_PART
+        while other.sent_late >= 0:
+            if not _has_room(w):
+                return False
+            index = other.sent_late
+            frame = frame_at(w.frames, index)
+            other.sent_late = frame.next
+            home = link_at(w.links, frame.link).target_part
+            what = (home << HOME_BIT) + index * EVENT_KINDS + LATE_ARRIVAL
+            push_to(w, home, frame.time, frame.since, frame.seq, what)
+        w.latest = max(w.latest, other.latest)
+        if thread > 0:
+            w.events += other.events
+            w.unfinished += other.unfinished
+            other.events = 0
+            other.unfinished = 0
+    return True
+
+
+@kernel
+def _cut(records: int, cell: int, first: int, count: int, onto: int) -> int:
+    """Take so many cells off a list of free ones, and put another list behind them; what is left of theirs."""
+    at: Any = first
+    for _ in range(count - 1):
+        at = np.int64(free_at(records + at * cell, 0).next)
+    last = free_at(records + at * cell, 0)
+    rest: Any = np.int64(last.next)
+    last.next = onto
+    return rest  # type: ignore[no-any-return]
+
+
+@kernel
+def _even_out(w: Any) -> bool:
+    """Share free cells anew among threads; False: Python has to make space, in pools or elsewhere."""
+    frames, phvs, copies = w.free_frames, w.free_phvs, w.free_copies
+    for thread in range(1, w.threads):
+        other = world_at(w.worlds, thread)
+        frames += other.free_frames
+        phvs += other.free_phvs
+        copies += other.free_copies
+    least = 2 * w.threads
+    if frames < least * w.frames_wanted or phvs < least * w.phvs_wanted or copies < least * w.copies_wanted:
+        return False
+    frames //= w.threads
+    phvs //= w.threads
+    copies //= w.threads
+    for thread in range(w.threads):
+        poor = world_at(w.worlds, thread)
+        for giver in range(w.threads):
+            rich = world_at(w.worlds, giver)
+            count = min(rich.free_frames - frames, frames - poor.free_frames)
+            if count > 0:
+                first = rich.free_frame
+                rich.free_frame = _cut(w.frames, _FRAME_BYTES, first, count, poor.free_frame)
+                poor.free_frame = first
+                rich.free_frames -= count
+                poor.free_frames += count
+            count = min(rich.free_phvs - phvs, phvs - poor.free_phvs)
+            if count > 0:
+                first = rich.free_phv
+                rich.free_phv = _cut(w.phvs, _PHV_BYTES, first, count, poor.free_phv)
+                poor.free_phv = first
+                rich.free_phvs -= count
+                poor.free_phvs += count
+            count = min(rich.free_copies - copies, copies - poor.free_copies)
+            if count > 0:
+                first = rich.free_copy
+                rich.free_copy = _cut(w.copies, _COPY_BYTES, first, count, poor.free_copy)
+                poor.free_copy = first
+                rich.free_copies -= count
+                poor.free_copies += count
+    for thread in range(w.threads):
+        other = world_at(w.worlds, thread)
+        if other.short >= 0:
+            _use_part(other, other.short)
+            enough = has_space(other)
+            other.part = _NO_PART
+            if not enough:
+                return False
+    return True
+
+
+# Threads.
+
+
+@kernel
+def _await(signals: int, place: int, wanted: int) -> int:
+    """Wait until a signal is at least so much; its value."""
+    tries = 0
+    while atomic_load(signals, place) < wanted:
+        tries += 1
+        if tries < _SPINS:
+            relax()
+        elif tries < _SPINS + _YIELDS:
+            sched_yield()
+        else:
+            usleep(_NAP_US)
+    return atomic_load(signals, place)  # type: ignore[no-any-return]
+
+
+@kernel
+def _spent_ns(w: Any) -> int:
+    """Processor time of this thread, where that is measured."""
+    if w.timed == 0:
+        return np.int64(0)  # type: ignore[return-value]
+    return thread_ns(w.signals + 8 * (_TAKEN + w.thread * _ARRIVED + 1))  # type: ignore[no-any-return]
+
+
+@kernel
+def _share(w: Any) -> None:
+    """One thread's turns in the open window: its own partitions, then those that other threads have not got to.
+
+    Blocks of neighbours belong to threads in turns: partitions have the order of a topology's nodes, kind by kind.
+    """
+    began = _spent_ns(w)
+    block = max(w.part_count // (w.threads * _BLOCKS), 1)
+    for step in range(w.threads if w.timed == 0 else 1):
+        thread = (w.thread + step) % w.threads
+        while w.short < 0:
+            taken = atomic_add(w.signals, _TAKEN + thread * _ARRIVED, 1)
+            index = (taken // block * w.threads + thread) * block + taken % block
+            if index >= w.part_count:
+                break
+            if cell_at(w.firsts, index).value <= w.window_end:
+                _go_on(w, index)
+    w.turns_ns = _spent_ns(w) - began
+
+
+@kernel
+def _all_turns(w: Any) -> bool:
+    """Give all partitions their turns in the open window; False: there is no space."""
+    while True:
+        for thread in range(w.threads):
+            world_at(w.worlds, thread).short = _NO_PART
+            atomic_store(w.signals, _TAKEN + thread * _ARRIVED, 0)
+        if w.threads > 1:
+            w.opened += 1
+            atomic_store(w.signals, _GATE, w.opened)
+        began = _spent_ns(w)
+        _share(w)
+        if w.threads > 1:
+            _await(w.signals, _ARRIVED, w.opened * (w.threads - 1))
+        longest = np.int64(0)
+        enough = True
+        for thread in range(w.threads):
+            other = world_at(w.worlds, thread)
+            longest = max(longest, other.turns_ns)
+            enough &= other.short < 0
+        w.spared_ns += _spent_ns(w) - began - longest
+        if enough:
+            return True
+        if w.threads == 1 or not _even_out(w):
+            return False
+
+
+@entry(WORLD, int)
+def help_along(worlds: Any, thread: int) -> None:
+    """Share the turns of every window with the thread that runs, until `release`."""
+    w = worlds[thread]
+    w.opened = 0
+    while True:
+        w.opened += 1
+        if _await(w.signals, _GATE, w.opened) == _NO_MORE:
+            return
+        first = worlds[0]
+        w.stage = first.stage
+        w.window_end = first.window_end
+        w.stop_time = first.stop_time
+        w.stop_since = first.stop_since
+        w.stop_seq = first.stop_seq
+        _share(w)
+        atomic_add(w.signals, _ARRIVED, 1)
+
+
+@entry(WORLD)
+def release(worlds: Any) -> None:
+    """Have helpers return."""
+    atomic_store(worlds[0].signals, _GATE, _NO_MORE)
+
+
+@entry(WORLD)
+def enlist(worlds: Any) -> None:
+    """Before helpers begin: nothing is open that they might share."""
+    w = worlds[0]
+    w.opened = 0
+    atomic_store(w.signals, _ARRIVED, 0)
+    atomic_store(w.signals, _GATE, 0)
+
+
 @kernel
 def _windows(w: Any, last: int) -> int:
     """A heap for each partition, in windows."""
@@ -760,17 +692,11 @@ def _windows(w: Any, last: int) -> int:
             reason = _open(w, last)
             if reason != _OPENED:
                 return reason  # type: ignore[no-any-return]
-        if w.stage == _SENTINEL and not _watch(w):
+        if (w.stage == _SENTINEL and not _watch(w)) or not _all_turns(w):
             return NEED_SPACE
-        while w.next_part < w.part_count:
-            if cell_at(w.firsts, w.next_part).value <= w.window_end and not _go_on(w, w.next_part):
-                return NEED_SPACE
-            w.next_part += 1
-        stopping = w.stage == _STOPPING
-        w.stage = _CLOSED
-        if stopping:
+        if w.stage == _STOPPING:
             w.now = w.stop_time
-            return WATCHED_DONE
+        w.stage = _CLOSED
 
 
 @entry(WORLD, int)

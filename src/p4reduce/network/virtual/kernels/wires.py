@@ -444,6 +444,24 @@ def wake_when_free(w: Any, link_index: int) -> None:
 
 
 @kernel
+def _hold(w: Any, link_index: int, frame_index: int, late: bool) -> None:
+    """Keep a frame that goes to another partition until the window's end (`loop.py`, `bring`)."""
+    frame = frame_at(w.frames, frame_index)
+    if late:
+        frame.next = w.sent_late
+        w.sent_late = frame_index
+        return
+    link = link_at(w.links, link_index)
+    if link.sent_head < 0:
+        link.sent_head = frame_index
+        link.sent_next = w.sent_link
+        w.sent_link = link_index
+    else:
+        frame_at(w.frames, link.sent_tail).next = frame_index
+    link.sent_tail = frame_index
+
+
+@kernel
 def _propagate(w: Any, link_index: int, frame_index: int, extra_ps: int) -> None:
     """Let a frame travel. Those in order wait behind each other, and only the first has an event."""
     link = link_at(w.links, link_index)
@@ -456,7 +474,9 @@ def _propagate(w: Any, link_index: int, frame_index: int, extra_ps: int) -> None
     frame.since = w.now
     frame.seq = seq
     frame.next = -1
-    if extra_ps > 0:
+    if w.heaps > 1 and link.source_part != home:
+        _hold(w, link_index, frame_index, extra_ps > 0)
+    elif extra_ps > 0:
         push_to(w, home, time, w.now, seq, (home << HOME_BIT) + frame_index * EVENT_KINDS + LATE_ARRIVAL)
     elif link.wire_head < 0:
         link.wire_head = frame_index
