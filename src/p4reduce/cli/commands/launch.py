@@ -46,11 +46,15 @@ def launch(flags: Launch) -> None:
     joins = joining_hosts(experiment, flags.join)
     title = f"{Path(command[0]).name}, {experiment.plan} on {experiment.topology}"
     if experiment.time == "real":
-        with real_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as seen:
+        with real_page(
+            output, title, live=flags.live, hold=flags.hold, browser=flags.open_page, fast=flags.full_speed
+        ) as seen:
             _launch_real(flags, joins, output, seen)
         return
     emitter = _Emitter(to_stderr=flags.as_json)
-    with live_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as page:
+    with live_page(
+        output, title, live=flags.live, hold=flags.hold, browser=flags.open_page, fast=flags.full_speed
+    ) as page:
         for restart in range(flags.max_restarts + 1):
             with cluster_of(experiment, capture=flags.pcap, incidents=joins) as cluster:
                 if cluster.server is None and flags.server:

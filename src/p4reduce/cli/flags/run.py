@@ -11,6 +11,7 @@ from p4reduce.base.flags import Flag, command
 from p4reduce.cli.flags import (
     DEFAULT_PLANS,
     Bound,
+    FullSpeed,
     Hold,
     Json,
     Live,
@@ -89,6 +90,7 @@ class Run:
                                         "the memory.", default="none")] = None  # fmt: skip
     live: Live = False
     hold: Hold = False
+    full_speed: FullSpeed = False
     open_page: Open = False
     as_json: Json = False
     settings: Annotated[Settings, Described(real_time=True)]
@@ -152,6 +154,7 @@ class Launch:
             default="none")] = ()  # fmt: skip
     live: Live = False
     hold: Hold = False
+    full_speed: FullSpeed = False
     open_page: Open = False
     as_json: Json = False
     settings: Annotated[

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from p4reduce.topologies.model import Hop
+from p4reduce.views.live.player import WATCH
 from p4reduce.views.live.session import BACKLOG, NotOffered, Source, Wanted
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, load_colour
 from p4reduce.views.report.network import Drawing, draw_inline
@@ -81,8 +82,10 @@ ACTIONS: Final = ("pause", "go", "step", "speed")
 STATIC: Final = {
     "page.js": "text/javascript",
     "api.js": "text/javascript",
+    "frames.js": "text/javascript",
     "network.js": "text/javascript",
     "panels.js": "text/javascript",
+    "steps.js": "text/javascript",
     "timeline.js": "text/javascript",
     "units.js": "text/javascript",
     "live.css": "text/css",
@@ -239,6 +242,8 @@ def application(source: Source, token: str, port: int, ending: Callable[[], bool
         Route("/api/scene", api.scene),
         Route("/api/view", api.view),
         Route("/api/frames", api.frames),
+        Route("/api/flights", api.flights),
+        Route("/api/steps", api.steps),
         Route("/api/trace", api.trace, methods=["POST"]),
         Route("/api/run", api.run, methods=["POST"]),
     ]
@@ -347,7 +352,16 @@ class _Api:
         return JSONResponse(self._source.view(wanted))
 
     def frames(self, request: Request) -> Response:
-        return JSONResponse(self._source.frames(self._link(request.query_params)))
+        query = request.query_params
+        time_ps = _whole("time", query["time"]) if "time" in query else None
+        return JSONResponse(self._source.frames(self._link(query), time_ps))
+
+    def flights(self, request: Request) -> Response:
+        span = [_whole(name, request.query_params.get(name, "")) for name in ("from", "to")]
+        return JSONResponse(self._source.flights(*span))
+
+    def steps(self, request: Request) -> Response:
+        return JSONResponse(self._source.replay(_whole("frame", request.query_params.get("frame", ""))))
 
     async def trace(self, request: Request) -> Response:
         asked = await _body(request)
@@ -366,7 +380,10 @@ class _Api:
         if action not in ACTIONS:
             raise BadRequest(f"action: one of {', '.join(ACTIONS)}")
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if (value is not None and not (number and 0 <= value < 1 << 62)) or (action == "speed" and value == 0):
+        number = number or (action == "speed" and value == WATCH)
+        if (value is not None and not (number and (value == WATCH or 0 <= value < 1 << 62))) or (
+            action == "speed" and value == 0
+        ):
             raise BadRequest("value: a number of picoseconds")
         self._source.control(action, value)
         return JSONResponse(self._tick())

@@ -360,14 +360,14 @@ class Recorder:
         self._interpreter = device.runner
         self._number = 0
 
-    def run(self, packet: Packet, port: int = DEFAULT_PORT) -> PacketTrace:
-        """Sends one packet in; ``port`` holds where the packet itself does not say."""
+    def run(self, packet: Packet, port: int = DEFAULT_PORT, *, time_us: int = 0) -> PacketTrace:
+        """Sends one packet in, its time stamps all ``time_us``; ``port`` holds where the packet itself does not say."""
         self._number += 1
         events: list[Event] = []
         at = port if packet.port is None else packet.port
         self._interpreter.trace = events.append
         try:
-            sent = self.device.inject(at, packet.frame)
+            sent = self.device.inject(at, packet.frame, time_us=time_us)
         finally:
             self._interpreter.trace = None
         program = self.device.program
