@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from p4reduce.views.live.application import Serving
     from p4reduce.views.live.film import Film
     from p4reduce.views.live.look import RealSource
+    from p4reduce.views.live.play import PlaySource, TraceSource
 
 
 # What a live page shows, whatever it comes from: a run in virtual time, a recording, a network of the kernel.
@@ -277,7 +278,7 @@ class LiveServer:
         Of 128 bits; every request but those for styles and scripts must have it.
     """
 
-    def __init__(self, source: "Source") -> None:
+    def __init__(self, source: "Source | PlaySource | TraceSource") -> None:
         require("uvicorn", "live")
         require("starlette", "live")
         self.source = source
@@ -477,6 +478,17 @@ def tasks_page(
         raise
     executor.page(ended="all tasks have ended")
     stay(output, "all tasks have ended", executor.now)
+
+
+def serve_page(
+    output: Output, source: "Source | PlaySource | TraceSource", why: str, *, browser: bool, data: bool = True
+) -> None:
+    """Serve a page of what runs no network here until Ctrl-C; ``data``: its address as JSON, too."""
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), LiveServer(source) as server:
+        if data:
+            output.data({"url": server.url})
+        told(output, server.url, browser=browser)
+        stay(output, why)
 
 
 def record(output: Output, source: "VirtualSource | RealSource | None", out: Path | None) -> None:

@@ -1,7 +1,7 @@
 """The page in a real browser: what it shows, that everything is reached by keys, that it fits, light and dark."""
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pytest
@@ -13,11 +13,13 @@ from p4reduce.runs.real.sights import LinkSight, Showing, Sights
 from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import load
 from p4reduce.views.live.look import NO_HOLD, RealSource
+from p4reduce.views.live.play import Given, PlaySource
 from p4reduce.views.live.player import Player
 from p4reduce.views.live.session import LiveServer, VirtualSource
 from p4reduce.views.live.tasks import TaskSource
 from tests.support.browser import SCHEMES, SIZES, WHOLE, browser, whole, why_not
 from tests.support.orchestrated.bench import some_tasks
+from tests.unit.views.live.test_play import TEXTS
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
@@ -418,6 +420,85 @@ def test_a_replay_goes_to_the_end(page):
 def test_a_server_that_ends_is_said(page):
     page.server.close()
     page.browser.until(lambda: "does not answer" in page.browser.text("#state"))
+
+
+@pytest.fixture
+def played(chromium, tmp_path):
+    """A playground that a browser has opened, and its files."""
+    files = {which: tmp_path / f"my.{which}" for which in ("program", "entries", "packets")}
+    for which, text in TEXTS.items():
+        files[which].write_text(text)
+    with closing(PlaySource(Given(files))) as source, LiveServer(source) as server:
+        chromium.shape("desktop", "light")
+        chromium.driver.get(server.url)
+        chromium.until(lambda: chromium.all("#steps .stages button"))
+        yield chromium, files
+        chromium.run("for (const area of document.querySelectorAll('textarea')) area.value = ''")
+        chromium.driver.get("about:blank")
+        chromium.complaints()
+
+
+def write(seen, which, old, new):
+    """Edit a text as somebody types; seconds until the page shows what comes of it."""
+    return seen.driver.execute_async_script(
+        """
+        const [which, old, made, done] = arguments;
+        const [area, began] = [document.getElementById(which), performance.now()];
+        new MutationObserver((_, watch) => (watch.disconnect(), done((performance.now() - began) / 1000)))
+          .observe(document.body, { attributes: true, attributeFilter: ["data-tried"] });
+        area.value = area.value.replace(old, made);
+        area.dispatchEvent(new Event("input"));
+        """,
+        which,
+        old,
+        new,
+    )
+
+
+def test_a_program_is_edited_tried_and_saved(played):
+    seen, files = played
+    assert seen.text("#state") == "2 packets"
+    took_s = write(seen, "program", "m.seen = old", "m.sen = old")
+    assert took_s < 1 or not WHOLE, took_s
+    assert seen.text("#state") == "1 error"
+    (note,) = seen.all(".notes-beside .error")
+    assert "no field 'sen'" in note.text
+    lines = seen.run("return document.querySelector('#program').value").split("\n")
+    line = next(number for number, text in enumerate(lines, 1) if "m.sen" in text)
+    assert [one.text for one in seen.all(".gutter .error")] == [str(line)]
+    assert files["program"].read_text() == TEXTS["program"]
+    write(seen, "program", "m.sen = old", "m.seen = 1 + old")
+    assert seen.text("#state") == "2 packets"
+    seen.one("#steps [aria-label='Last step']").click()
+    assert "sum 9" in seen.text("#steps .values").replace("\n", " ")
+    seen.one("#texts .card button").click()
+    seen.until(lambda: "saved" in seen.text("#state"))
+    assert "m.seen = 1 + old" in files["program"].read_text()
+    files["packets"].write_text("4 000000000001 000000000009 0800\n")
+    seen.until(lambda: seen.text("#state") == "1 packet")
+    write(seen, "packets", "0800", "0801")
+    files["packets"].write_text("5 000000000001 000000000009 0800\n")
+    clash = seen.all(".clash")[-1]
+    seen.until(clash.is_displayed)
+    seen.all(".clash button")[-1].click()
+    seen.all("#texts .card > .bar button")[-1].click()
+    seen.until(lambda: "0801" in files["packets"].read_text())
+    assert seen.complaints() == []
+
+
+@whole
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_playground_fits_and_can_be_read(played, size, scheme):
+    seen, _ = played
+    seen.shape(size, scheme)
+    write(seen, "program", "m.seen = old", "m.sen = old")
+    assert seen.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert low_contrasts(seen) == []
+    assert small_targets(seen) == []
+    named = {"textbox", "button", "slider", "combobox"}
+    assert [one for one in seen.tree() if one[0] in named and not one[1]] == []
+    assert seen.complaints() == []
 
 
 class RealNetwork:

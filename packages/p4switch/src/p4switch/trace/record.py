@@ -220,19 +220,22 @@ def read_packets(source: str) -> list[Packet]:
         raise PacketError(f"{path}: {error.strerror}") from None
     if data[:4] == _PCAPNG:
         raise PacketError(f"{path}: is pcapng; make it pcap: editcap -F pcap {path.name} other.pcap")
-    packets = _pcap(data, str(path)) if _byte_order(data) else _text(data, str(path))
+    if _byte_order(data):
+        packets = _pcap(data, str(path))
+    else:
+        try:
+            packets = parse_packets(data.decode("utf-8"), str(path))
+        except UnicodeDecodeError:
+            raise PacketError(f"{path}: is neither a pcap file nor text with hexadecimal digits") from None
     if not packets:
         raise PacketError(f"{path}: there is no packet in it")
     return packets
 
 
-def _text(data: bytes, name: str) -> list[Packet]:
-    try:
-        lines = data.decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise PacketError(f"{name}: is neither a pcap file nor text with hexadecimal digits") from None
+def parse_packets(text: str, name: str) -> list[Packet]:
+    """The packets of a text, which may be none; ``name`` is for messages. Raises PacketError."""
     packets = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         body, _, note = line.partition("#")
         if not body.strip():
             continue

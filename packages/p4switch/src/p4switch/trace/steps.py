@@ -28,7 +28,7 @@ from p4switch.interpreter.trace import (
 from p4switch.program.actions import Assign, Count, MarkToDrop, RegisterRead, RegisterWrite
 from p4switch.program.errors import SourceInfo
 from p4switch.trace.record import Names, Packet, PacketTrace, Recorder
-from p4switch.trace.to_text import Glossary, Sources, TextFormat, condition_text
+from p4switch.trace.to_text import Glossary, Sources, TextFormat, condition_text, summary
 from p4switch.traffic import ExecutorName
 
 MOST_STEPS: Final = 2000
@@ -50,6 +50,18 @@ restart: the number of the step after which values are taken up again, -1: there
 def steps_of(trace: PacketTrace, text: TextFormat) -> list[Step]:
     """The steps of a packet, at most ``MOST_STEPS``. ``text`` says how values and lines of source are shown."""
     return _Steps(trace, text).run()
+
+
+def traced(trace: PacketTrace, text: TextFormat) -> dict[str, Any]:
+    """A packet as pages have it: ``number``, ``port``, ``note``, what it ``says``, its ``outcome`` and ``steps``."""
+    return {
+        "number": trace.number,
+        "port": trace.port,
+        "note": trace.note,
+        "says": summary(trace.headers, text.glossary),
+        "outcome": text.why(trace),
+        "steps": steps_of(trace, text),
+    }
 
 
 class _Steps:
@@ -330,8 +342,6 @@ def what_if(
     found = Recorder(copied(device)).run(Packet(frame, port), time_us=time_us)
     text = TextFormat(device.program, Sources(list(roots)), glossary, all_writes=False)
     return {
-        "port": found.port,
-        "outcome": text.why(found),
-        "steps": steps_of(found, text),
+        **traced(found, text),
         "sent": [[one.port, one.frame.hex()] for one in found.sent],
     }

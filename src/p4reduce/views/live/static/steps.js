@@ -79,12 +79,13 @@ export class Stepper {
     const changed = new Set(step.rows.map(([name]) => name));
     const groups = new Map();
     for (const [name, value] of this.states[this.at]) {
-      const group = name.slice(0, name.lastIndexOf("."));
+      const dot = name.lastIndexOf(".");
+      const group = dot < 0 ? "variables" : name.slice(0, dot);
       if (!groups.has(group)) groups.set(group, []);
-      groups.get(group).push([name.slice(group.length && group.length + 1), value, changed.has(name)]);
+      groups.get(group).push([name.slice(dot + 1), value, changed.has(name)]);
     }
     this.values.replaceChildren(...[...groups].map(([group, fields]) => element("section", {},
-      element("h3", {}, group || "variables"),
+      element("h3", {}, group),
       element("dl", {}, ...fields.map(([name, value, fresh]) => element("div", { class: fresh ? "fresh" : "" },
         element("dt", {}, name), element("dd", {}, value)))))));
     if (!groups.size) this.values.replaceChildren(element("p", { class: "soft" }, "Nothing has been taken from the frame yet."));
