@@ -7,7 +7,7 @@ when it began: a switch as it was before any frame is its copy after all frames 
 import threading
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -25,8 +25,13 @@ from p4switch.trace.to_text import Glossary, of_folder
 
 KEPT_BYTES: Final = 96 << 20
 """of all reels together"""
+MOST_COPIED: Final = 150
+"""switches"""
+COPY_BYTES: Final = 5 << 17
+"""of a switch that is copied, without its slots"""
 REEL_FRAMES: Final = 25_000
-REEL_BYTES: Final = 16 << 20
+"""of the switch that gets most: how long a replay takes goes by these"""
+REEL_BYTES: Final = 32 << 20
 MOST_FLIGHTS: Final = 1500
 """that one answer tells of"""
 AROUND: Final = 16
@@ -59,7 +64,8 @@ class _Reel:
     """Frames that arrived one after the other; ``first`` is the number of the first one among all.
 
     devices: copies of the switches, empty where they are not known; waiting: frames (port, when, frame) that a switch
-    had got before the reel began, and did not take before it.
+    had got before the reel began, and did not take before it; taken: how many each switch has got since; copies: bytes
+    of the devices.
     """
 
     first: int
@@ -68,6 +74,8 @@ class _Reel:
     times: list[int] = field(default_factory=list)
     links: list[int] = field(default_factory=list)
     frames: list[bytes] = field(default_factory=list)
+    taken: dict[str, int] = field(default_factory=dict)
+    copies: int = 0
     nbytes: int = 0
 
 
@@ -100,7 +108,7 @@ class Film:
         self._since_ps: int | None = None  # since when nothing that arrived was missed
         self._arrived: dict[str, int] = {}  # at each switch since then
         self._offset: dict[str, int] = {}  # frames through its ingress that were not among these
-        self._control: list[Any] = []
+        self._control: dict[str, Any] = {}
         self._why = ""
         self._replayed: dict[str, tuple[_Reel, int, Device]] = {}  # by switch: how far it has come
         self._glossary: Glossary | None = None
@@ -128,17 +136,18 @@ class Film:
     def begin(self) -> None:
         """A run of the network begins: the control plane may have written since the one before."""
         if self._records and not self._behind():
-            control = [_written(device) for device in self._devices().values()]
-            if control != self._control or not self._reels[-1].devices:
+            control = {name: _written(device) for name, device in self._devices().items()}
+            written = {name for name, now in control.items() if now != self._control.get(name)}
+            if written or not self._reels[-1].devices:
                 self._control = control
-                self._cut()
+                self._cut(written)
 
     def passed(self) -> None:
         """A slice of a run is over."""
         if not self._records:
             return
         reel = self._reels[-1]
-        full = len(reel.frames) >= REEL_FRAMES or reel.nbytes >= REEL_BYTES
+        full = max(reel.taken.values(), default=0) >= REEL_FRAMES or reel.nbytes >= REEL_BYTES + reel.copies
         if full or (not reel.devices and not self._why and not self._behind()):
             self._cut()
 
@@ -156,16 +165,24 @@ class Film:
         node = self._ends[place][0]
         if node in self._arrived:
             self._arrived[node] += 1
+            reel.taken[node] = reel.taken.get(node, 0) + 1
 
-    def _cut(self) -> None:
-        """A new reel, which begins with the switches as they are now."""
+    def _cut(self, written: Collection[str] = ()) -> None:
+        """A new reel, which begins with the switches as they are now; those that nothing came to are as they were."""
         last = self._reels[-1]
         reel = _Reel(self._next())
+        touched = set(last.taken)
+        touched.update(written, (name for name, frames in last.waiting.items() if frames))
+        devices = self._devices()
+        fresh = {name for name in devices if name in touched or name not in last.devices}
+        self._why = "" if devices else "No switch of this network runs a P4 program here."
+        if len(fresh) > MOST_COPIED:
+            self._why = f"More than {MOST_COPIED} switches have frames: no copies of so many are kept."
         try:
-            reel.devices = {name: copied(device, "compiled") for name, device in self._devices().items()}
-            self._why = "" if reel.devices else "no switch of this network runs a P4 program here"
+            for name, device in devices.items() if not self._why else ():
+                reel.devices[name] = copied(device, "compiled") if name in fresh else last.devices[name]
         except ValueError as error:
-            self._why = str(error)
+            self._why, reel.devices = str(error), {}
         passes = {name: self.network.fabric.switch_counters(name).passes for name in reel.devices}
         for name, passed in passes.items():
             if not self._offset:
@@ -179,11 +196,8 @@ class Film:
                 found = self._latest(last, name, len(last.frames))
                 reel.waiting[name] = [one for one in found if one[1] + delay_ps > now]
                 self._offset[name] = passed - (self._arrived[name] - len(reel.waiting[name]))
-        reel.nbytes = sum(
-            aggregator.slots * (4 * job.plan.lanes + 64)
-            for job in self.network.jobs
-            for aggregator in job.plan.aggregators
-        )
+        slots = sum(a.slots * (4 * job.plan.lanes + 64) for job in self.network.jobs for a in job.plan.aggregators)
+        reel.nbytes = reel.copies = COPY_BYTES * len(fresh if reel.devices else ()) + slots
         self._add(reel)
 
     def _latest(self, reel: _Reel, switch: str, most: int) -> list[tuple[int, int, bytes]]:

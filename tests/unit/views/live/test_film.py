@@ -80,13 +80,13 @@ def test_frames_go_on_as_the_run_sent_them():
 
 
 def test_reels_are_cut_and_the_oldest_go(monkeypatch):
-    monkeypatch.setattr(filming, "REEL_FRAMES", 250)
+    monkeypatch.setattr(filming, "REEL_FRAMES", 60)
     film = filmed(RUNS[1]).film
     assert len(film._reels) > 3
     assert same_state(film) == []
-    monkeypatch.setattr(filming, "KEPT_BYTES", 150_000)
+    monkeypatch.setattr(filming, "KEPT_BYTES", 3 << 20)
     film = filmed(RUNS[1]).film
-    assert sum(reel.nbytes for reel in film._reels) <= 150_000 or len(film._reels) == 1
+    assert sum(reel.nbytes for reel in film._reels) <= 3 << 20 or len(film._reels) == 1
     with pytest.raises(NotOffered, match="kept no more"):
         film.trace(0)
     number = film._reels[0].first

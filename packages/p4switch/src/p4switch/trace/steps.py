@@ -328,7 +328,8 @@ def copied(device: Device, executor: ExecutorName = "interpreted") -> Device:
     for name, register in device.registers.items():
         found.registers[name].take(register)
     for name, counter in device.counters.items():
-        found.counters[name].cells[:] = counter.cells
+        counted = counter.cells.any(axis=1)  # pages that are zero stay untouched
+        found.counters[name].cells[counted] = counter.cells[counted]
     return found
 
 
