@@ -22,7 +22,8 @@ from typing import Any, Final
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from p4reduce.views.live.session import LiveServer, Player, VirtualSource
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.session import LiveServer, VirtualSource
 
 PLAIN, UNSEEN, SEEN = "no page", "nobody looks", "somebody looks"
 BARS: Final = {UNSEEN: 1.01, SEEN: 1.10}
@@ -127,7 +128,7 @@ def measure_commands(elements: int, topology: str, rounds: int) -> list[dict[str
     command = [sys.executable, "-m", "p4reduce.cli.entry", "run", "-t", topology, "--elements", str(elements), "--json"]
     for turn in range(rounds + 1):
         for name in (PLAIN, UNSEEN) if turn % 2 else (UNSEEN, PLAIN):
-            used = _whole_command([*command, *(["--live"] if name == UNSEEN else [])])
+            used = _whole_command([*command, *(["--live", "--full-speed"] if name == UNSEEN else [])])
             if turn:
                 found[name].append(used)
     medians = {name: statistics.median(seconds) for name, seconds in found.items()}

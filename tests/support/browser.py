@@ -13,7 +13,7 @@ import pytest
 WHOLE: Final = bool(os.environ.get("LIVE_TESTS"))
 """whether everything is looked at (``make live-test``), or only what is quick"""
 whole = pytest.mark.skipif(not WHOLE, reason="takes long: make live-test")
-SIZES: Final = {"phone": (360, 740), "desktop": (1280, 800)}
+SIZES: Final = {"phone": (360, 740), "tablet": (768, 1024), "desktop": (1280, 800)}
 SCHEMES: Final = ("light", "dark")
 
 
@@ -76,6 +76,12 @@ class Browser:
         made = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
         path.write_bytes(base64.b64decode(made["data"]))
         return path
+
+    def tree(self) -> list[tuple[str, str]]:
+        """(role, name) of all that a screen reader is told of, in its order."""
+        nodes = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        told = [node for node in nodes if not node.get("ignored")]
+        return [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in told]
 
     def complaints(self) -> list[str]:
         """What the console said since it was asked last: errors and warnings."""

@@ -9,7 +9,8 @@ from typing import Final
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
-from p4reduce.views.live.session import LiveServer, Player, VirtualSource
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.session import LiveServer, VirtualSource
 from tests.support.browser import Browser, browser, why_not
 from tests.support.paths import ROOT
 

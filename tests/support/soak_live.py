@@ -23,7 +23,8 @@ from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live.application import IDLE_S, TICK_S
-from p4reduce.views.live.session import LiveServer, Player, VirtualSource
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.session import LiveServer, VirtualSource
 from tests.support.idle_connections import Strangers
 from tests.support.live import ask, ended, started, stayed
 

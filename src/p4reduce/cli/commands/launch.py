@@ -48,13 +48,16 @@ def launch(flags: Launch) -> None:
     joins = joining_hosts(experiment, flags.join)
     title = f"{flags.title}, {experiment.plan} on {experiment.topology}"
     if experiment.time == "real":
-        with real_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as seen:
+        with real_page(
+            output, title, live=flags.live, hold=flags.hold, browser=flags.open_page, fast=flags.full_speed
+        ) as seen:
             _launch_real(flags, joins, output, seen)
         return
     emitter = _Emitter(to_stderr=flags.as_json)
     with ExitStack() as stack:
         elsewhere = stack.enter_context(_elsewhere(flags, emitter))
-        page = stack.enter_context(live_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page))
+        looks = {"live": flags.live, "hold": flags.hold, "browser": flags.open_page, "fast": flags.full_speed}
+        page = stack.enter_context(live_page(output, title, **looks))
         for restart in range(flags.max_restarts + 1):
             with cluster_of(experiment, capture=flags.pcap, incidents=joins) as cluster:
                 if cluster.server is None and flags.server:

@@ -1,5 +1,6 @@
-"""``p4reduce p4``: check and compile P4 programs for v1model, without p4c, and see whether they fit a target."""
+"""``p4reduce p4``: check, compile and play P4 programs for v1model, without p4c, and see if they fit a target."""
 
+from contextlib import closing
 from pathlib import Path
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import EXIT_BAD_INPUT, EXIT_FAILED
 from p4reduce.base.output import Output
-from p4reduce.cli.flags.switch import P4Check, P4Compile, P4Fits
+from p4reduce.cli.flags.switch import P4Check, P4Compile, P4Fits, P4Play
 from p4switch.base.files import write_text
 from p4switch.p4.compile import Compilation, compile_file, json_text
 from p4switch.program import fits as fitting
@@ -58,12 +59,40 @@ def fits(flags: P4Fits) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
+def play(flags: P4Play) -> None:
+    """Serve the playground until Ctrl-C."""
+    from p4reduce.views.live.play import Given, PlaySource  # noqa: PLC0415  (slow to import)
+    from p4reduce.views.live.session import serve_page  # noqa: PLC0415
+
+    output = Output(as_json=flags.as_json)
+    _check_source(flags.source)
+    source = PlaySource(
+        Given(
+            {
+                "program": flags.source,
+                "entries": flags.entries or flags.source.with_suffix(".yaml"),
+                "packets": flags.packets or flags.source.with_suffix(".txt"),
+            },
+            dict(flags.defines),
+            list(flags.folders),
+            flags.port,
+        )
+    )
+    with closing(source):
+        source.files()  # what cannot be read is said here
+        serve_page(output, source, f"{flags.source} is played", browser=flags.open_page)
+
+
 def _compiled(flags: P4Check | P4Compile | P4Fits) -> Compilation:
-    if not flags.source.is_file():
-        raise BadInput(f"{flags.source}: no such file")
-    if flags.source.suffix == ".json":
-        raise BadInput(f"{flags.source}: is compiled already; give P4 source")
+    _check_source(flags.source)
     return compile_file(flags.source, dict(flags.defines), list(flags.folders))
+
+
+def _check_source(path: Path) -> None:
+    if not path.is_file():
+        raise BadInput(f"{path}: no such file")
+    if path.suffix == ".json":
+        raise BadInput(f"{path}: is compiled already; give P4 source")
 
 
 def _show(found: Compilation, output: Output, written: list[str]) -> None:

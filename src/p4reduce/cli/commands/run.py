@@ -112,7 +112,7 @@ def run(flags: Run) -> None:
     claim(out=flags.out, pcap=flags.pcap)
     title = f"{experiment.model}, {experiment.plan} on {experiment.topology}"
     serve = real_page if experiment.time == "real" else live_page
-    with serve(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page) as page:
+    with serve(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page, fast=flags.full_speed) as page:
         (result,) = run_all([experiment], output, capture=flags.pcap, arrays=flags.arrays)
         if flags.as_json:
             print(to_file(result), end="", flush=True)

@@ -119,7 +119,7 @@ def run(flags: TdmRun) -> None:
     """Play a policy's schedule."""
     output = Output(as_json=flags.as_json)
     title = f"{flags.policy}, {flags.jobs.name} on {flags.network}"
-    with live_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page):
+    with live_page(output, title, live=flags.live, hold=flags.hold, browser=flags.open_page, fast=flags.full_speed):
         _play(flags, [flags.policy], output)
 
 

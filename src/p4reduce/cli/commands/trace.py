@@ -26,6 +26,7 @@ from p4switch.trace import (
     packet_json,
     read_packets,
 )
+from p4switch.trace.steps import traced
 from p4switch.trace.to_text import NOTHING, Sources, of_folder
 
 
@@ -45,9 +46,17 @@ def trace(flags: Trace) -> None:
         raise BadInput(f"--only {flags.only}: there are {len(found)} packets")
     traces = _run(loaded, _entries(flags.entries, loaded), found, flags.port)
     shown = [t for t in traces if flags.only is None or t.number == flags.only]
+    text = _format(loaded, roots, flags.bundled, flags.brief or flags.page)
+    if flags.page:
+        from p4reduce.views.live.play import TraceSource  # noqa: PLC0415  (slow to import)
+        from p4reduce.views.live.session import serve_page  # noqa: PLC0415
+
+        source = TraceSource(loaded.name, [traced(one, text) for one in shown])
+        serve_page(output, source, f"{len(shown)} packets are shown", browser=flags.open_page)
+        return
     output.data({"program": loaded.name, "packets": [packet_json(t) for t in shown]})
     if not flags.as_json:
-        _print(output, _format(loaded, roots, flags.bundled, flags.brief), shown)
+        _print(output, text, shown)
 
 
 def _program(path: Path | None, bundled: str | None, source: Path | None) -> tuple[Program, list[Path]]:

@@ -1,11 +1,9 @@
 """``p4reduce watch``: the live page of what was recorded, or goes on now."""
 
-import signal
 from pathlib import Path
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
-from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.flags import SQLITE
 from p4reduce.cli.flags.look import Watch
 from p4reduce.group.errors import ClusterError
@@ -14,7 +12,7 @@ from p4reduce.play.tasks.service import RemoteExecutor
 from p4reduce.runs.files import RESULT, read_results
 from p4reduce.views.live import recording
 from p4reduce.views.live.recording import RecordedSource
-from p4reduce.views.live.session import LiveServer, stay, told, watch_running
+from p4reduce.views.live.session import serve_page, told, watch_running
 from p4switch.base.files import open_file
 
 
@@ -28,11 +26,7 @@ def watch(flags: Watch) -> None:
     if (network := _network_of(what)) is not None:
         _watch_tasks(what, network, output, open_page=open_page)
         return
-    source = _source(what)
-    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), LiveServer(source) as server:
-        output.data({"url": server.url})
-        told(output, server.url, browser=open_page)
-        stay(output, f"{what} is shown")
+    serve_page(output, _source(what), f"{what} is shown", browser=open_page)
 
 
 def _watch_running(what: Path | None, output: Output, *, open_page: bool) -> None:

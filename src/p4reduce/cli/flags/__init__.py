@@ -25,6 +25,7 @@ Out = Annotated[Path | None, Flag("Folder for result.json, CSV files and report.
 Pcap = Annotated[Path | None, Flag("Capture file for the frames on the link of the first worker.", default="none")]
 Live = Annotated[bool, Flag("Serve a page that shows what goes on, until Ctrl-C.", panel=PAGE)]
 Hold = Annotated[bool, Flag("Begin paused, until Go is pressed on the page (with --live).", panel=PAGE)]
+FullSpeed = Annotated[bool, Flag("Run at full speed, not slowed down to be watched (with --live).", panel=PAGE)]
 Open = Annotated[bool, Flag("Open the page in a browser.", name="--open", panel=PAGE)]
 TopologyArgument = Annotated[str, Flag(TOPOLOGY, argument=True, parse=network)]
 Seed = Annotated[int, Flag("Seed of all random numbers.", least=0)]

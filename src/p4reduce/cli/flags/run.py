@@ -12,6 +12,7 @@ from p4reduce.cli.flags import (
     DEFAULT_PLANS,
     OTHERS,
     Bound,
+    FullSpeed,
     Hold,
     Hostfile,
     Hosts,
@@ -95,6 +96,7 @@ class Run:
                                         "the memory.", default="none")] = None  # fmt: skip
     live: Live = False
     hold: Hold = False
+    full_speed: FullSpeed = False
     open_page: Open = False
     as_json: Json = False
     settings: Annotated[Settings, Described(real_time=True)]
@@ -170,6 +172,7 @@ class Launch:
             default="none")] = ()  # fmt: skip
     live: Live = False
     hold: Hold = False
+    full_speed: FullSpeed = False
     open_page: Open = False
     as_json: Json = False
     settings: Annotated[

@@ -13,6 +13,7 @@ from p4reduce.cli.flags import (
     Bound,
     Clock,
     CrossConnect,
+    FullSpeed,
     Hold,
     JobsFile,
     Json,
@@ -343,6 +344,7 @@ class TdmRun:
     svg: Svg = None
     live: Live = False
     hold: Hold = False
+    full_speed: FullSpeed = False
     open_page: Open = False
     as_json: Json = False
 

@@ -6,11 +6,11 @@ from typing import Annotated, Final, Literal
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.flags import Flag, command
-from p4reduce.cli.flags import Json, P4Info
+from p4reduce.cli.flags import Json, Open, P4Info
 from p4reduce.cli.lists import device_ids, macro
 from p4switch.abi import CPU_PORT, MAX_PORT
 
-GROUPS: Final = {"p4": "Check and compile P4 programs, without p4c."}
+GROUPS: Final = {"p4": "Check, compile and try P4 programs, without p4c."}
 
 Source = Annotated[Path, Flag("P4_16 program for v1model.", argument=True, metavar="MY.P4", reads=True)]
 Defines = Annotated[Sequence[tuple[str, str]], Flag("Macro, as NAME or NAME=VALUE.", name="-D", parse=macro, many=True)]
@@ -65,6 +65,30 @@ class P4Fits:
     target: Annotated[Literal["tofino2", "tofino", "rmt"], Flag("Target whose resources are taken.", "-t")] = "tofino2"
     defines: Defines = ()
     folders: Folders = ()
+    as_json: Json = False
+
+
+@command(
+    "p4 play",
+    "p4reduce p4 play my.p4",
+    "p4reduce p4 play my.p4 --entries entries.yaml --packets packets.txt --open",
+)
+class P4Play:
+    """Serve a playground for a program: edit it, see what is wrong beside the line, and step through packets.
+
+    The page has the program, its entries and packets as they are on disk, and follows when they change there. What is
+    edited on the page is compiled and run at once, within limits of time and memory, and written when Save is pressed.
+    """
+
+    source: Source
+    entries: Annotated[Path | None, Flag("YAML file of table entries, multicast groups and registers; made when it is "
+            "saved.", "-e", default="my.yaml beside the program")] = None  # fmt: skip
+    packets: Annotated[Path | None, Flag("Text file with '[port] digits' on each line; made when it is saved.", "-p",
+            default="my.txt beside the program")] = None  # fmt: skip
+    port: Annotated[int, Flag("Ingress port of packets that do not say theirs.", least=0, most=MAX_PORT)] = 1
+    defines: Defines = ()
+    folders: Folders = ()
+    open_page: Open = False
     as_json: Json = False
 
 
@@ -125,6 +149,7 @@ class Switch:
     "p4reduce trace prog.json --entries entries.yaml --packet capture.pcap --port 3 --json",
     "p4reduce trace prog.json --packet 020000000001020000000002080045... --only 1",
     "p4reduce trace prog.p4 --entries entries.yaml --packet capture.pcap",
+    "p4reduce trace prog.p4 --entries entries.yaml --packet capture.pcap --page",
     "p4reduce trace prog.json --ir",
 )
 class Trace:
@@ -149,6 +174,8 @@ class Trace:
     only: Annotated[int | None, Flag("Number of the one packet to show; those before it still run.", least=1,
             default="all")] = None  # fmt: skip
     brief: Annotated[bool, Flag("Leave out statements that change nothing.")] = False
+    page: Annotated[bool, Flag("Serve a page on which the packets are stepped through, until Ctrl-C.")] = False
+    open_page: Open = False
     ir: Annotated[bool, Flag("Print the LLVM IR of the program instead, which needs no packet.")] = False
     as_json: Json = False
 
@@ -158,6 +185,8 @@ class Trace:
             raise BadInput(
                 "give a compiled program (prog.json), P4 source (prog.p4) or --program 64 or --program 256, one of them"
             )
+        if self.open_page and not self.page:
+            raise BadInput("--open: goes with --page")
         if not self.packet and not self.ir:
             raise BadInput("--packet: is missing; give hexadecimal digits, a pcap file or a text file with packets")
 

@@ -2,7 +2,7 @@
 
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import itemgetter
 from pathlib import Path
@@ -260,6 +260,12 @@ class RawDigest:
     kept: NDArray[np.uint8]
 
 
+FILMED: Final = 1 << 32
+"""numbers of taps from here on are rows of links whose frames a film gets"""
+Film = Callable[[int, int, bytes], object]
+"""Told of a frame that arrived: the row of its link, when (virtual picoseconds), and the frame."""
+
+
 class Recordings:
     """Empties the loop's buffers after each of its runs."""
 
@@ -268,6 +274,9 @@ class Recordings:
         self._memory = memory
         self._epoch_ps = epoch_ps
         self._writers: list[PcapWriter] = []
+        self.film: Film | None = None
+        self.captured: NDArray[np.int64] = np.zeros(0, np.int64)
+        """by the row of a link that is filmed, the tap of a capture where it arrives, or NONE"""
         self._limit = packet_in_limit
         self._packet_ins: list[deque[PacketIn]] = [deque() for _ in range(nodes)]
         self.packet_in_drops = [0] * nodes
@@ -330,6 +339,12 @@ class Recordings:
                 writer.flush()
 
     def _take(self, tap: int, time_ps: int, frame: bytes) -> None:
+        if tap >= FILMED:
+            if self.film is not None:
+                self.film(tap - FILMED, time_ps, frame)
+            tap = int(self.captured[tap - FILMED])
+            if tap == NONE:
+                return
         if tap >= 0:
             self._writers[tap].write(self._epoch_ps + time_ps, frame)
             return
@@ -597,7 +612,27 @@ class Seen:
             raise FabricError(f"port {port} of {node!r} is captured already")
         tap = self._recordings.open(Path(path))
         links[link]["tap_source"] = tap
-        links[link ^ 1]["tap_target"] = tap
+        if self._recordings.film is None:
+            links[link ^ 1]["tap_target"] = tap
+        else:
+            self._recordings.captured[link ^ 1] = tap
+
+    def film(self, film: Film | None) -> None:
+        """Tell ``film`` of every frame that arrives from now on, after each slice of `run`; None: of no more.
+
+        Captures go on. Only between two calls of `run`, or from its pacer.
+        """
+        taps, recordings = self._wiring.links["tap_target"], self._recordings
+        if film is not None and recordings.film is None:
+            recordings.captured = taps.copy()
+            taps[:] = FILMED + np.arange(len(taps))
+        elif film is None and recordings.film is not None:
+            taps[:] = recordings.captured
+        recordings.film = film
+
+    def delay_ps(self, name: str) -> int:
+        """From a frame's arrival at a switch to its ingress."""
+        return int(self._node(name)["delay_ps"])
 
     def device(self, name: str) -> SwitchDevice | None:
         """What a switch runs; None where no switch has that name."""

@@ -27,7 +27,8 @@ from p4reduce.topologies import Topology, to_yaml
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 from p4switch.device import Device
-from p4switch.trace.to_text import of_folder, what_if
+from p4switch.trace.steps import what_if
+from p4switch.trace.to_text import of_folder
 
 # What links of a network in real time have carried, as far as somebody counts it anyway.
 
@@ -289,7 +290,7 @@ class Sights:
             if device is None:
                 raise NotSeenError(f"{node} has no program")
             try:
-                return {"switch": node, **what_if(device, port, frame, [root], of_folder(root / "p4src"))}
+                return {"node": node, **what_if(device, port, frame, [root], of_folder(root / "p4src"))}
             except ValueError as error:
                 raise NotSeenError(str(error)) from None
 

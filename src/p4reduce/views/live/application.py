@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,6 +23,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from p4reduce.base.errors import BadInput
 from p4reduce.topologies.model import Hop
+from p4reduce.views.live.play import MOST_TEXT, WHICH, PlaySource, TraceSource
+from p4reduce.views.live.player import WATCH
 from p4reduce.views.live.session import BACKLOG, NotOffered, Source, Wanted
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, load_colour
 from p4reduce.views.report.network import Drawing, draw_inline
@@ -82,8 +84,11 @@ ACTIONS: Final = ("pause", "go", "step", "speed")
 STATIC: Final = {
     "page.js": "text/javascript",
     "api.js": "text/javascript",
+    "frames.js": "text/javascript",
     "network.js": "text/javascript",
     "panels.js": "text/javascript",
+    "play.js": "text/javascript",
+    "steps.js": "text/javascript",
     "timeline.js": "text/javascript",
     "units.js": "text/javascript",
     "live.css": "text/css",
@@ -200,7 +205,7 @@ class _Server(uvicorn.Server):
 class Serving:
     """A server for one socket that listens already."""
 
-    def __init__(self, source: Source, token: str, port: int) -> None:
+    def __init__(self, source: Source | PlaySource | TraceSource, token: str, port: int) -> None:
         for name in ("uvicorn", "asyncio"):  # what strangers send or exhaust is not news of the run
             logging.getLogger(name).addHandler(logging.NullHandler())
             logging.getLogger(name).propagate = False
@@ -230,19 +235,16 @@ class Serving:
         self._server.should_exit = True
 
 
-def application(source: Source, token: str, port: int, ending: Callable[[], bool]) -> ASGIApp:
+def application(
+    source: Source | PlaySource | TraceSource, token: str, port: int, ending: Callable[[], bool]
+) -> ASGIApp:
     """The page and what it asks for; ``ending``: whether streams are to end."""
-    api = _Api(source, ending)
+    shown = _Play(source, ending) if isinstance(source, PlaySource | TraceSource) else _Run(source, ending)
     routes = [
-        Route("/", _page),
+        Route("/", partial(_page, shown.page)),
         Route("/static/{name}", _static),
-        Route("/api/stream", api.stream),
-        Route("/api/scene", api.scene),
-        Route("/api/view", api.view),
-        Route("/api/frames", api.frames),
-        Route("/api/trace", api.trace, methods=["POST"]),
-        Route("/api/run", api.run, methods=["POST"]),
-        Route("/metrics", api.metrics),
+        Route("/api/stream", shown.stream),
+        *shown.routes(),
     ]
     return _Guard(
         Starlette(routes=routes, exception_handlers={NotOffered: _not_offered, BadRequest: _bad}), token, port
@@ -298,9 +300,19 @@ class _Guard:
         return None
 
 
-class _Api:
-    def __init__(self, source: Source, ending: Callable[[], bool]) -> None:
-        self._source = source
+class _Ticking(Protocol):
+    """What has ticks."""
+
+    def tick(self) -> dict[str, Any]: ...
+
+    def looks(self, change: int) -> None: ...
+
+
+class _Ticks:
+    """The stream of a source's ticks."""
+
+    def __init__(self, source: _Ticking, ending: Callable[[], bool]) -> None:
+        self._ticking = source
         self._ending = ending
         self._lock = threading.Lock()
         self._said: dict[str, Any] = {}
@@ -312,7 +324,7 @@ class _Api:
         Answers overtake each other: a page drops what is older than what it shows.
         """
         with self._lock:
-            tick = self._source.tick()
+            tick = self._ticking.tick()
             if tick != self._said:
                 self._said, self._version = tick, self._version + 1
             return {**tick, "number": self._version}
@@ -321,7 +333,7 @@ class _Api:
         return StreamingResponse(self._ticks(request), media_type="text/event-stream")
 
     async def _ticks(self, request: Request) -> AsyncIterator[bytes]:
-        self._source.looks(1)
+        self._ticking.looks(1)
         try:
             said, quiet = "", 0
             while not self._ending():
@@ -332,7 +344,29 @@ class _Api:
                 quiet += 1
                 await asyncio.sleep(TICK_S)
         finally:
-            self._source.looks(-1)
+            self._ticking.looks(-1)
+
+
+class _Run(_Ticks):
+    """What the page of a run asks for."""
+
+    page = "index.html"
+
+    def __init__(self, source: Source, ending: Callable[[], bool]) -> None:
+        super().__init__(source, ending)
+        self._source = source
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/scene", self.scene),
+            Route("/api/view", self.view),
+            Route("/api/frames", self.frames),
+            Route("/api/flights", self.flights),
+            Route("/api/steps", self.steps),
+            Route("/api/trace", self.trace, methods=["POST"]),
+            Route("/api/run", self.run, methods=["POST"]),
+            Route("/metrics", self.metrics),
+        ]
 
     def scene(self, request: Request) -> Response:
         return JSONResponse(drawn(self._source.scene()))
@@ -357,7 +391,16 @@ class _Api:
             return PlainTextResponse(f"{error}\n", 501)
 
     def frames(self, request: Request) -> Response:
-        return JSONResponse(self._source.frames(self._link(request.query_params)))
+        query = request.query_params
+        time_ps = _whole("time", query["time"]) if "time" in query else None
+        return JSONResponse(self._source.frames(self._link(query), time_ps))
+
+    def flights(self, request: Request) -> Response:
+        span = [_whole(name, request.query_params.get(name, "")) for name in ("from", "to")]
+        return JSONResponse(self._source.flights(*span))
+
+    def steps(self, request: Request) -> Response:
+        return JSONResponse(self._source.replay(_whole("frame", request.query_params.get("frame", ""))))
 
     async def trace(self, request: Request) -> Response:
         asked = await _body(request)
@@ -376,7 +419,10 @@ class _Api:
         if action not in ACTIONS:
             raise BadRequest(f"action: one of {', '.join(ACTIONS)}")
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if (value is not None and not (number and 0 <= value < 1 << 62)) or (action == "speed" and value == 0):
+        number = number or (action == "speed" and value == WATCH)
+        if (value is not None and not (number and (value == WATCH or 0 <= value < 1 << 62))) or (
+            action == "speed" and value == 0
+        ):
             raise BadRequest("value: a number of picoseconds")
         self._source.control(action, value)
         return JSONResponse(self._tick())
@@ -389,6 +435,42 @@ class _Api:
         return str(node), port
 
 
+class _Play(_Ticks):
+    """What the page of a playground, or of traces, asks for."""
+
+    page = "play.html"
+
+    def __init__(self, source: PlaySource | TraceSource, ending: Callable[[], bool]) -> None:
+        super().__init__(source, ending)
+        self._source = source
+
+    def routes(self) -> list[Route]:
+        own = [Route("/api/files", self.files)]
+        if isinstance(self._source, PlaySource):
+            own += [
+                Route("/api/try", partial(self.attempt, self._source), methods=["POST"]),
+                Route("/api/save", partial(self.save, self._source), methods=["POST"]),
+            ]
+        return own
+
+    def files(self, request: Request) -> Response:
+        return JSONResponse(self._source.files())
+
+    async def attempt(self, source: PlaySource, request: Request) -> Response:
+        asked = await _body(request, MOST_TEXT)
+        texts = {which: text for which in WHICH if isinstance(text := asked.get(which), str)}
+        if len(texts) < len(WHICH):
+            raise BadRequest(f"{', '.join(WHICH)}: a text each")
+        return JSONResponse(await asyncio.to_thread(source.attempt, texts))
+
+    async def save(self, source: PlaySource, request: Request) -> Response:
+        asked = await _body(request, MOST_TEXT)
+        which, text, base = (asked.get(name) for name in ("which", "text", "base"))
+        if which not in WHICH or not isinstance(text, str) or not isinstance(base, str):
+            raise BadRequest("which, text, base: one of the page's texts, and the digest that it had")
+        return JSONResponse({"digest": await asyncio.to_thread(source.save, which, text, base)})
+
+
 def _whole(name: str, text: str) -> int:
     try:
         found = int(text)
@@ -399,13 +481,13 @@ def _whole(name: str, text: str) -> int:
     return found
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _body(request: Request, most: int = MOST_BODY) -> dict[str, Any]:
     text = b""
     try:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
                 text += part
-                if len(text) > MOST_BODY:
+                if len(text) > most:
                     raise BadRequest("the request is too long")
     except TimeoutError:
         raise BadRequest(f"the request did not come within {BODY_S:g} s") from None
@@ -418,8 +500,8 @@ async def _body(request: Request) -> dict[str, Any]:
     return found
 
 
-def _page(request: Request) -> Response:
-    return Response(_read("index.html"), media_type="text/html")
+def _page(name: str, request: Request) -> Response:
+    return Response(_read(name), media_type="text/html")
 
 
 def _static(request: Request) -> Response:

@@ -196,6 +196,7 @@ UNSEEN_S: Final = 5.0
 WINDOW_PS: Final = PS_PER_S
 """over which loads are shown"""
 TRY_S: Final = 0.2
+NO_FILM: Final = "In real time frames are caught when somebody asks for them, and not kept."
 NO_HOLD: Final = "Real time cannot be paused or stepped; Back and the time-line show what was."
 
 
@@ -338,11 +339,11 @@ class RealSource:
             return []
         return whole_views(self.history, self._views, WINDOW_PS, most)
 
-    def control(self, action: str, value: float | None) -> NoReturn:
+    def control(self, action: str, value: float | str | None) -> NoReturn:
         """Time goes on."""
         raise NotOffered(NO_HOLD)
 
-    def frames(self, link: Hop) -> list[dict[str, Any]]:
+    def frames(self, link: Hop, time_ps: int | None = None) -> list[dict[str, Any]]:
         """Frames that come by a link in the next instants; they are taken by the switch all the same."""
         caught = self._ask("frames", node=link[0], port=link[1])
         program = _bundled()
@@ -351,6 +352,14 @@ class RealSource:
             for text in caught
             for frame in (bytes.fromhex(text),)
         ]
+
+    def flights(self, from_ps: int, to_ps: int) -> NoReturn:
+        """Frames are caught where somebody asks, and not kept."""
+        raise NotOffered(NO_FILM)
+
+    def replay(self, number: int) -> NoReturn:
+        """None are kept."""
+        raise NotOffered(NO_FILM)
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
         """As of `Source`: the switch has most often taken this very frame already."""

@@ -15,13 +15,15 @@ from p4reduce.network.jobs.network import package_root
 from p4reduce.network.virtual.network import VirtualNetwork
 from p4reduce.runs.result import RunResult, TreeEdge
 from p4reduce.topologies.model import Hop
+from p4reduce.views.live.film import Flight
 from p4reduce.views.live.moments import LINK_FIELDS
 from p4reduce.views.live.session import NotOffered, Wanted
 from p4switch.base.files import open_file, whole
 from p4switch.device import Device
 from p4switch.program import Program
 from p4switch.trace.record import cut
-from p4switch.trace.to_text import Glossary, of_folder, summary, what_if
+from p4switch.trace.steps import what_if
+from p4switch.trace.to_text import Glossary, of_folder, summary
 
 # Frames that are on a link while time stands still, and what the switch at its end would do with one of them.
 
@@ -45,6 +47,20 @@ def frames(network: VirtualNetwork, link: Hop, program: Program | None) -> list[
             "frame": one.frame.hex(),
         }
         for one in network.on_wire(link, MOST_FRAMES)
+    ]
+
+
+def filmed(flights: Sequence[Flight], program: Program | None) -> list[dict[str, Any]]:
+    """The same of frames that have arrived, each with its ``number``."""
+    return [
+        {
+            "number": one.number,
+            "arrives_ps": one.arrives_ps,
+            "bytes": len(one.frame),
+            "damaged": False,
+            "says": said(one.frame, program),
+        }
+        for one in flights
     ]
 
 
@@ -73,7 +89,7 @@ def trace(network: VirtualNetwork, link: Hop, frame: bytes) -> dict[str, Any]:
         raise NoTrace(f"{node} is a host: it takes the frame itself, no P4 program sees it")
     port = topology.link_at(*link).port_of(node)
     try:
-        return {"switch": node, **what_if(device, port, frame, [package_root()], glossary())}
+        return {"node": node, **what_if(device, port, frame, [package_root()], glossary())}
     except ValueError as error:
         raise NoTrace(str(error)) from None
 
@@ -245,11 +261,19 @@ class RecordedSource:
         ]
         return {**view.model_dump(mode="json"), "slots": slots[0].model_dump(mode="json") if slots else None}
 
-    def control(self, action: str, value: float | None) -> NoReturn:
+    def control(self, action: str, value: float | str | None) -> NoReturn:
         """Not of what is over."""
         raise NotOffered("this is a recording: it can be looked at, not driven")
 
-    def frames(self, link: Hop) -> NoReturn:
+    def frames(self, link: Hop, time_ps: int | None = None) -> NoReturn:
+        """None are recorded."""
+        raise NotOffered(NO_FRAMES)
+
+    def flights(self, from_ps: int, to_ps: int) -> NoReturn:
+        """None are recorded."""
+        raise NotOffered(NO_FRAMES)
+
+    def replay(self, number: int) -> NoReturn:
         """None are recorded."""
         raise NotOffered(NO_FRAMES)
 

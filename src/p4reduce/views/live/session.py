@@ -12,9 +12,8 @@ import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import typer
 
@@ -24,13 +23,16 @@ from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import JobNetwork
 from p4reduce.topologies.model import Hop
-from p4reduce.views.live.moments import History, Views, job_key, scene, take, window_ps
+from p4reduce.views.live.moments import History, Views, job_key, scene, window_ps
+from p4reduce.views.live.player import WATCH, Player
 
 if TYPE_CHECKING:
     from p4reduce.network.real.net.state import Run
     from p4reduce.play.tasks.service import RemoteExecutor
     from p4reduce.views.live.application import Serving
+    from p4reduce.views.live.film import Film
     from p4reduce.views.live.look import RealSource
+    from p4reduce.views.live.play import PlaySource, TraceSource
 
 
 # What a live page shows, whatever it comes from: a run in virtual time, a recording, a network of the kernel.
@@ -76,11 +78,21 @@ class Source(Protocol):
     def view(self, wanted: Wanted) -> dict[str, Any] | None:
         """See ``views.py``; None before there is anything."""
 
-    def control(self, action: str, value: float | None) -> None:
-        """pause, go, step (picoseconds; 0: an event) or speed (picoseconds a second; None: as fast as it goes)."""
+    def control(self, action: str, value: float | str | None) -> None:
+        """pause, go, step (picoseconds; 0: an event) or speed (see ``Player.pace``)."""
 
-    def frames(self, link: Hop) -> list[dict[str, Any]]:
-        """Frames on a link now. Raises `NotOffered`."""
+    def frames(self, link: Hop, time_ps: int | None = None) -> list[dict[str, Any]]:
+        """Frames on a link now; with ``time_ps`` those that arrived around it. Raises `NotOffered`."""
+
+    def flights(self, from_ps: int, to_ps: int) -> dict[str, Any]:
+        """Frames that arrived in a time: ``rows`` of (number, link, departed, arrived, kind), and ``kinds``.
+
+        Where time stands still those that have yet to arrive, too, whose number is None. link: a place in the scene's
+        links; kind: one in ``kinds``; ``all``: whether there were no more. Raises `NotOffered`.
+        """
+
+    def replay(self, number: int) -> dict[str, Any]:
+        """What became of such a frame, step by step (see ``Film.trace``). Raises `NotOffered`."""
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
         """What the switch at the link's end would do with a frame. Raises `NotOffered`."""
@@ -124,6 +136,8 @@ class VirtualSource:
             "last_ps": last,
             "count": len(player.history),
             "speed": player.speed,
+            "pace_ps": player.pace_ps,
+            "film": player.film.times() if player.film is not None else None,
             "controls": self.end is None,
             "frames": self._stands(),
             "why_no_frames": NOT_STILL if self.end is None else AFTERWARDS,
@@ -165,7 +179,7 @@ class VirtualSource:
             return []
         return whole_views(self.player.history, _views(network), window_ps(moments[-1]), most)
 
-    def control(self, action: str, value: float | None) -> None:
+    def control(self, action: str, value: float | str | None) -> None:
         """As of `Source`. Raises `NotOffered` after the end."""
         if self.end is not None:
             raise NotOffered("the run has ended: only what was taken down can be looked at")
@@ -179,14 +193,41 @@ class VirtualSource:
             case _:
                 self.player.pace(value)
 
-    def frames(self, link: Hop) -> list[dict[str, Any]]:
-        """As of `Source`: while time stands still."""
-        from p4reduce.views.live.recording import frames  # noqa: PLC0415  (slow to import)
+    def frames(self, link: Hop, time_ps: int | None = None) -> list[dict[str, Any]]:
+        """As of `Source`: those on the link now while time stands still."""
+        from p4reduce.views.live.recording import filmed, frames  # noqa: PLC0415  (slow to import)
 
-        network = self._still()
-        device = next((d for d in network.switches.devices().values()), None)
-        program = None if device is None else device.program
+        network = self.player.network if time_ps is not None else self._still()
+        if network is None:
+            raise NotOffered(NOT_STILL)
+        program = next((device.program for device in network.switches.devices().values()), None)
+        if time_ps is not None:
+            return filmed(self._film().near(link, time_ps), program)
         return self.player.ask(lambda: frames(network.fabric, link, program))
+
+    def flights(self, from_ps: int, to_ps: int) -> dict[str, Any]:
+        """As of `Source`."""
+        from p4reduce.views.live.film import KINDS, MOST_FLIGHTS, kind_of  # noqa: PLC0415  (slow to import)
+
+        film, network = self._film(), self.player.network
+        found = film.flights(from_ps, to_ps)
+        whole = len(found) < MOST_FLIGHTS
+        if network is not None and self._stands() and to_ps >= network.now:
+            found += self.player.ask(film.pending)
+        rows = [[one.number, one.link, one.departs_ps, one.arrives_ps, kind_of(one.frame)] for one in found]
+        return {"kinds": KINDS, "rows": rows, "all": whole}
+
+    def replay(self, number: int) -> dict[str, Any]:
+        """As of `Source`."""
+        return self._film().trace(number)
+
+    def _film(self) -> "Film":
+        from p4reduce.views.live.film import NO_FILM  # noqa: PLC0415  (slow to import)
+
+        film = self.player.film
+        if film is None:
+            raise NotOffered(NO_FILM)
+        return film
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
         """As of `Source`: while time stands still."""
@@ -237,7 +278,7 @@ class LiveServer:
         Of 128 bits; every request but those for styles and scripts must have it.
     """
 
-    def __init__(self, source: "Source") -> None:
+    def __init__(self, source: "Source | PlaySource | TraceSource") -> None:
         require("uvicorn", "live")
         require("starlette", "live")
         self.source = source
@@ -322,264 +363,30 @@ def _views(network: JobNetwork) -> Views:
     return Views(network.fabric.topology, network.fabric.links)
 
 
-# The pacer of a run that is looked at: it takes moments down, and holds virtual time when somebody asks it to.
-
-
-T = TypeVar("T")
-
-UNSEEN: Final = 0.004
-"""share of the run's time that taking moments down may cost while nobody looks"""
-SEEN: Final = 0.04
-"""the same while somebody does"""
-CREDIT_S: Final = 0.003
-"""CPU time that is spent beforehand, so that a short run has moments, too"""
-FIRST_EVENTS: Final = 250
-"""events between the first moments"""
-MOST_EVENTS: Final = 200_000
-FRAME_S: Final = 0.05
-"""wall-clock time between moments of a run that is slowed down"""
-LONGEST_S: Final = 1.0
-"""wall-clock time that is waited at most where nothing happens in virtual time"""
-LATE_S: Final = 0.25
-"""wall-clock time that a slowed run may be late, and catch up with"""
-TICK_S: Final = 0.1
-"""how often whoever waits looks whether the run was ended"""
-
-
-class _Step(NamedTuple):
-    """Time stands still when both are reached."""
-
-    time_ps: int
-    events: int
-
-
-class Player:
-    """Drives the time of one network after the other, the newest that :meth:`attach` was given.
-
-    The thread in which time passes takes moments down; all else may be called from any thread.
-    """
-
-    def __init__(self, *, paused: bool = False) -> None:
-        self.history = History()
-        self.network: JobNetwork | None = None
-        self.serial = 0
-        """how many networks there have been"""
-        self.events = FIRST_EVENTS
-        self.viewers = 0
-        """how many look now"""
-        self.stands = False
-        """whether time stands still, and the latest moment is taken down"""
-        self.paused = paused
-        self.speed: float | None = None
-        """picoseconds of virtual time in a second; None: as fast as it goes"""
-        self.cost_s = 0.0
-        """CPU time that moments have cost so far"""
-        self._condition = threading.Condition()
-        self._moving = threading.Lock()
-        self._asking = 0
-        self._step: _Step | None = None
-        self._worked_s = 0.0  # CPU time of the latest slice
-        self._spent_s = 0.0  # the same of all since the latest moment
-        self._moment_s = 50e-6  # what one costs, smoothed
-        self._before = (0, 0)  # events and time of the slice before
-        self._density = 1e-6  # events a picosecond, smoothed
-        self._anchor: tuple[float, int] | None = None
-
-    def attach(self, network: JobNetwork) -> None:
-        """Look at this network from now on."""
-        self.history.clear()
-        self.serial += 1
-        self._before, self._anchor = (0, 0), None
-        self.network = network
-        network.fabric.pacer = self
-
-    def note(self) -> None:
-        """Take the present moment down, which may not have been due: the first one, or the last of a run."""
-        if self.network is not None:
-            self.history.add(self.ask(partial(take, self.network)))
-
-    # --- what the page asks for
-
-    def pause(self) -> None:
-        """Time stands still after the slice that is under way."""
-        with self._condition:
-            self.paused, self._step = True, None
-            self._condition.notify_all()
-
-    def go(self) -> None:
-        """Time goes on."""
-        with self._condition:
-            self.paused, self._step = False, None
-            self._condition.notify_all()
-
-    def step(self, time_ps: int) -> None:
-        """Time goes on by so much, or one event for 0, and stands still again."""
-        with self._condition:
-            self.paused, self.stands = True, False
-            events, now = (0, 0) if self.network is None else (self.network.fabric.events, self.network.now)
-            self._step = _Step(now + time_ps, events + 1)
-            self._condition.notify_all()
-
-    def pace(self, speed: float | None) -> None:
-        """So many picoseconds in a second from now on; None: as fast as it goes."""
-        with self._condition:
-            self.speed, self._anchor = speed, None
-            self._condition.notify_all()
-
-    def looks(self, change: int) -> None:
-        """One more looks, or one less."""
-        with self._condition:
-            self.viewers += change
-
-    def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait for what depends on this player; whether it came to be so."""
-        with self._condition:
-            return self._condition.wait_for(condition, timeout_s)
-
-    def ask(self, question: Callable[[], T]) -> T:
-        """The answer to a question about the network's memory, between two slices."""
-        with self._condition:
-            self._asking += 1
-        try:
-            with self._moving:
-                return question()
-        finally:
-            with self._condition:
-                self._asking -= 1
-                self._condition.notify_all()
-
-    # --- what the network asks for
-
-    def begin(self, check: Callable[[], None]) -> None:
-        """A run of the network begins: one that is held waits, but for a first glance, which shows its jobs."""
-        if self.paused and len(self.history):
-            self.passed(check)
-
-    @contextmanager
-    def moving(self) -> Iterator[None]:
-        """While this is held events happen."""
-        with self._moving:
-            began = time.thread_time()
-            yield
-            self._worked_s = time.thread_time() - began
-            self._spent_s += self._worked_s
-
-    def passed(self, check: Callable[[], None]) -> None:
-        """A slice is over: take down what there is to see, wait if somebody wants that, choose the next slice."""
-        network = self.network
-        if network is None:
-            return
-        if self._asking:
-            with self._condition:
-                self._condition.wait_for(lambda: not self._asking, TICK_S)
-        free = not self.paused and self.speed is None
-        share = SEEN if self.viewers else UNSEEN
-        self._measure(network)
-        if not free or self._spent_s * share >= self._moment_s or self.cost_s < CREDIT_S:
-            self._spent_s = 0.0
-            cpu = time.thread_time()
-            first = not len(self.history)
-            self.history.add(take(network))
-            with self._condition:
-                self._condition.notify_all()
-            cost = time.thread_time() - cpu
-            if not first:  # which finds nothing in caches
-                self.cost_s += cost
-                self._moment_s += (cost - self._moment_s) / 8
-        if free:
-            self.events = self._free_slice(share)
-        else:
-            self._hold(network, check)
-
-    def _measure(self, network: JobNetwork) -> None:
-        events, now = network.fabric.events, network.now
-        happened, passed = events - self._before[0], now - self._before[1]
-        self._before = events, now
-        if happened > 0 and passed > 0:
-            self._density += (min(happened / passed, 1.0) - self._density) / 4
-
-    def _free_slice(self, share: float) -> int:
-        """Events until moments have earned the next one."""
-        if self.cost_s < CREDIT_S:
-            return FIRST_EVENTS
-        wanted = self._moment_s / share
-        grown = int(self.events * min(2.0, wanted / max(self._worked_s, 1e-6)))
-        return min(max(grown, FIRST_EVENTS), MOST_EVENTS)
-
-    def _hold(self, network: JobNetwork, check: Callable[[], None]) -> None:
-        """Until the next slice may happen; its length."""
-        while True:
-            with self._condition:
-                until = self._until(network)
-                self.stands = until is None
-                if until is not None:
-                    break
-                self._condition.notify_all()
-                self._condition.wait(TICK_S)
-            try:
-                check()
-            except BaseException:
-                self.stands = False
-                raise
-        wait_s, aim_ps = until
-        self.events = self._towards(aim_ps - network.now)
-        deadline = time.perf_counter() + wait_s
-        while (left := deadline - time.perf_counter()) > 0:
-            with self._condition:
-                if self.paused and self._step is None:
-                    break
-                self._condition.wait(min(left, TICK_S))
-            check()
-        if self.paused and self._step is None:
-            self._hold(network, check)
-
-    def _until(self, network: JobNetwork) -> tuple[float, int] | None:
-        """Seconds to wait, and the time that the next slice is to come near to; None: not yet."""
-        now = network.now
-        step = self._step
-        if step is not None and network.now >= step.time_ps and network.fabric.events >= step.events:
-            self._step = step = None
-        if step is not None:
-            return 0.0, step.time_ps
-        if self.paused:
-            self._anchor = None
-            return None
-        if self.speed is None:
-            self.events = FIRST_EVENTS
-            return 0.0, now + 1
-        if self._anchor is None:
-            self._anchor = time.perf_counter(), now
-        wait_s = self._anchor[0] + (now - self._anchor[1]) / self.speed - time.perf_counter()
-        if not -LATE_S <= wait_s <= LONGEST_S:  # nothing happened for long, or it does not go as fast: begin anew
-            self._anchor = None
-        return min(max(wait_s, 0.0), LONGEST_S), now + max(int(self.speed * FRAME_S), 1)
-
-    def _towards(self, ahead_ps: int) -> int:
-        """Events that come near to a time that is so far ahead, without going beyond it by much."""
-        return min(max(int(self._density * ahead_ps * 0.75), 1), MOST_EVENTS)
-
-
 HELD: Final = "the run is held: press Go on the page"
+SLOWED: Final = (
+    "time is slowed down to be watched, most often for half a minute: choose 'as fast as it goes', or --full-speed"
+)
 SIGN_S: Final = 60.0
 
 
 @contextmanager
 def live_page(
-    output: Output, title: str, *, live: bool, hold: bool = False, browser: bool = False
+    output: Output, title: str, *, live: bool, hold: bool = False, browser: bool = False, fast: bool = False
 ) -> Iterator["VirtualSource | None"]:
     """Serve a page of every network in virtual time that is made inside; afterwards, until Ctrl-C, of what it was.
 
     Without ``live`` nothing is served, and None is given.
     """
     if not live:
-        _alone(hold=hold, browser=browser)
+        _alone(hold=hold, browser=browser, fast=fast)
         yield None
         return
     from p4reduce.network.jobs.network import observing  # noqa: PLC0415
     from p4reduce.runs.virtual import cluster  # noqa: F401, PLC0415  (what a run needs is there before its page is)
     from p4reduce.views.live.session import LiveServer  # noqa: PLC0415
 
-    player = Player(paused=hold)
+    player = Player(paused=hold, speed=None if fast else WATCH)
     source = VirtualSource(title, player)
     with (
         handling(raise_exit, signal.SIGTERM, signal.SIGHUP),
@@ -589,6 +396,8 @@ def live_page(
         told(output, server.url, browser=browser)
         if hold:
             output.note(HELD)
+        elif not fast:
+            output.note(SLOWED)
         try:
             yield source
         except Exception as error:
@@ -604,13 +413,14 @@ def live_page(
 
 @contextmanager
 def real_page(
-    output: Output, title: str, *, live: bool, hold: bool = False, browser: bool = False
+    output: Output, title: str, *, live: bool, hold: bool = False, browser: bool = False, fast: bool = False
 ) -> Iterator["RealSource | None"]:
     """Serve a page of the runs in real time that this process starts inside; afterwards, until Ctrl-C, of the last."""
-    if hold and live:
-        raise BadInput("--hold: real time cannot be held; leave it away, or --time real")
+    if (hold or fast) and live:
+        flag = "--hold" if hold else "--full-speed"
+        raise BadInput(f"{flag}: real time cannot be held or slowed down; leave it away, or --time real")
     if not live:
-        _alone(hold=hold, browser=browser)
+        _alone(hold=hold, browser=browser, fast=fast)
         yield None
         return
     from p4reduce.network.real.net import state  # noqa: PLC0415
@@ -670,6 +480,17 @@ def tasks_page(
     stay(output, "all tasks have ended", executor.now)
 
 
+def serve_page(
+    output: Output, source: "Source | PlaySource | TraceSource", why: str, *, browser: bool, data: bool = True
+) -> None:
+    """Serve a page of what runs no network here until Ctrl-C; ``data``: its address as JSON, too."""
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), LiveServer(source) as server:
+        if data:
+            output.data({"url": server.url})
+        told(output, server.url, browser=browser)
+        stay(output, why)
+
+
 def record(output: Output, source: "VirtualSource | RealSource | None", out: Path | None) -> None:
     """Write what the page showed beside a run's results, for 'p4reduce watch'; nothing without page or folder."""
     if source is None or out is None:
@@ -681,10 +502,10 @@ def record(output: Output, source: "VirtualSource | RealSource | None", out: Pat
     output.note(f"wrote {FILE} to {out}: p4reduce watch {out}")
 
 
-def _alone(*, hold: bool, browser: bool) -> None:
+def _alone(*, hold: bool, browser: bool, fast: bool = False) -> None:
     """``BadInput`` for flags that mean nothing without --live."""
-    if hold or browser:
-        raise BadInput(f"{'--hold' if hold else '--open'}: goes with --live")
+    if flag := "--hold" if hold else "--open" if browser else "--full-speed" if fast else "":
+        raise BadInput(f"{flag}: goes with --live")
 
 
 def told(output: Output, url: str, *, browser: bool) -> None:

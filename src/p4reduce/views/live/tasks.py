@@ -10,7 +10,8 @@ from typing import Any, Final, Self
 from p4reduce.control_plane.orchestrator import Store, StoreError, TaskError, TaskRow
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.play.tasks.world import World
-from p4reduce.views.live.session import LiveServer, Player, VirtualSource, Wanted
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.session import LiveServer, VirtualSource, Wanted
 
 MOST_TASKS: Final = 60
 """that are shown: those at work, then those that wait, then those that ended last"""

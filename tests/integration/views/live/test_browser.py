@@ -1,7 +1,7 @@
 """The page in a real browser: what it shows, that everything is reached by keys, that it fits, light and dark."""
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pytest
@@ -13,23 +13,28 @@ from p4reduce.runs.real.sights import LinkSight, Showing, Sights
 from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import load
 from p4reduce.views.live.look import NO_HOLD, RealSource
-from p4reduce.views.live.session import LiveServer, Player, VirtualSource
+from p4reduce.views.live.play import Given, PlaySource
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.session import LiveServer, VirtualSource
 from p4reduce.views.live.tasks import TaskSource
-from tests.support.browser import SCHEMES, SIZES, browser, whole, why_not
+from tests.support.browser import SCHEMES, SIZES, WHOLE, browser, whole, why_not
 from tests.support.orchestrated.bench import some_tasks
+from tests.unit.views.live.test_play import TEXTS
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 LONG_S = 300  # code may have to be compiled first
 LOSSY = Experiment(topology="leaf-spine-8", elements=60_000, lanes=64, faults=FaultOptions(loss=0.01), seed=3)
+SMALL = LOSSY.model_copy(update={"elements": 4_000})
 EVIL = "<img src=x onerror=alert(1)>&\"'\u202e\U0001f600"
 
 
 class Page:
     """A run that begins paused, its server, and a browser that has opened it."""
 
-    def __init__(self, browser):
+    def __init__(self, browser, experiment=LOSSY):
         self.browser = browser
+        self.experiment = experiment
         self.player = Player(paused=True)
         self.source = VirtualSource(f"tensor {EVIL}", self.player)
         self.results = []
@@ -37,7 +42,7 @@ class Page:
 
     def _run(self):
         with observing(self.player.attach):
-            self.results.append(run_experiment(LOSSY))
+            self.results.append(run_experiment(self.experiment))
         self.source.end = "the run has ended"
 
     def stands(self):
@@ -105,7 +110,7 @@ def test_a_run_is_driven_and_seen(page):
     frame = seen.until(lambda: seen.all("#frames button"))[0]
     assert "PUSH" in frame.text
     frame.click()
-    seen.until(lambda: "IncIngress" in seen.text("#steps"))
+    seen.until(lambda: "A frame of" in seen.text("#steps .says"))
     assert seen.run("return document.activeElement.id") == "trace"
     seen.one("#play").click()
     seen.until(lambda: "has ended" in seen.text("#state"))
@@ -179,6 +184,146 @@ def small_targets(seen):
         return found;
         """
     )
+
+
+def choose_a_frame(page):
+    """Frames of a link that were kept, the first of which is gone through; seconds from the click to the first step."""
+    seen = page.browser
+    next(one for one in seen.all("#links tbody button") if one.text.startswith("h1 ")).click()
+    seen.until(lambda: seen.all("#frames button"))
+    return seen.driver.execute_async_script(
+        """
+        const done = arguments[arguments.length - 1];
+        const [says, began] = [document.querySelector("#steps .says"), performance.now()];
+        const there = () => says.textContent.startsWith("A frame of");
+        says.textContent = "";
+        const seen = () => there() && done((performance.now() - began) / 1000);
+        new MutationObserver(seen).observe(says, { childList: true });
+        [...document.querySelectorAll("#frames button")].at(-1).click();
+        """
+    )
+
+
+def test_a_frame_of_the_past_is_gone_through_with_keys_and_followed(chromium):
+    """Forward, back, first and last; what a step wrote stays; the copy is followed to the next switch."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    chromium.shape("desktop", "light")
+    with Page(chromium, SMALL) as page:
+        page.player.pace(1e15)
+        page.player.go()
+        page.thread.join(LONG_S)
+        page.player.note()
+        page.open()
+        seen = page.browser
+        took_s = choose_a_frame(page)
+        assert took_s < 1 or not WHOLE, took_s
+        stages = [one.text for one in seen.all("#steps .stages button")]
+        assert stages[:2] == ["Parser", "Ingress"]
+        assert stages[-1] == "Outcome"
+
+        def press(*keys):
+            ActionChains(seen.driver).send_keys(*keys).perform()
+
+        def at():
+            return seen.text("#steps .count"), seen.text("#steps .says")
+
+        first = at()
+        seen.one("#steps [aria-label='Forward step']").click()
+        press(Keys.ARROW_RIGHT)
+        assert at()[0].startswith("3 of ")
+        assert "ether_type" in seen.text("#steps .values")
+        press(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+        assert at() == first
+        assert "ether_type" not in seen.text("#steps .values")
+        told, tables, registers = [], 0, 0
+        press(Keys.ARROW_RIGHT)
+        seen.run("document.querySelector('#steps').tabIndex = -1; document.querySelector('#steps').focus()")
+        while seen.one("#steps [aria-label='Forward step']").is_enabled():
+            press(Keys.ARROW_RIGHT)
+            told.append(at()[1])
+            boxes = seen.text("#steps .boxes")
+            tables += "Table IncIngress.aggregate.job\n" in boxes and "entry {1, 0}" in boxes
+            registers += "Register IncIngress.aggregate.slot.slots" in boxes and "before" in boxes
+        assert tables == 1
+        assert registers >= 2
+        assert all(text.endswith((".", "Yes.", "No.")) for text in told)
+        press(Keys.HOME)
+        assert at() == first
+        press(Keys.END)
+        assert at()[1] == told[-1]
+        roles = seen.tree()
+        wanted = [("button", f"{name} step") for name in ("First", "Back", "Forward", "Last")]
+        assert [one for one in [*wanted, ("slider", "Step"), ("list", "Stages")] if one not in roles] == []
+        assert [one for one in roles if one[0] in {"button", "slider", "combobox", "img"} and not one[1]] == []
+        for button in seen.all("#onward button")[:1]:
+            button.click()
+            seen.until(lambda: at()[0].startswith("1 of"))
+        assert seen.complaints() == []
+
+
+@whole
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_steps_fit_and_can_be_read(page, size, scheme, tmp_path):
+    seen = page.browser
+    page.player.step(60_000_000)
+    page.stands()
+    page.player.pace(1e15)
+    page.player.go()
+    seen.until(lambda: "has ended" in seen.text("#state"))
+    choose_a_frame(page)
+    seen.shape(size, scheme)
+    for _ in range(60):
+        seen.run("document.querySelector('#steps [aria-label=\"Forward step\"]').click()")
+        assert seen.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert clipped(seen) == []
+    assert low_contrasts(seen) == []
+    assert small_targets(seen) == []
+    assert seen.picture(tmp_path / f"steps-{size}-{scheme}.png").stat().st_size > 10_000
+    assert seen.complaints() == []
+
+
+def clipped(seen):
+    """Boxes whose contents are wider than they are, so that a part is not seen without scrolling."""
+    return seen.run(
+        """
+        return [...document.querySelectorAll(".card, .card *:not(svg *):not(.hidden)")]
+          .filter((one) => one.offsetParent && one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1
+            && getComputedStyle(one).display !== "inline" && !one.matches("select, option, .slots li"))
+          .map((one) => `${one.tagName} ${one.id} ${one.className} ${one.textContent.slice(0, 30)}`);
+        """
+    )
+
+
+@whole
+def test_five_hundred_frames_move_ten_times_a_second(page):
+    """The page's own code, with frames that are made up: 500 on their links all the time."""
+    rate, seen = page.browser.driver.execute_async_script(
+        """
+        const done = arguments[arguments.length - 1];
+        (async () => {
+          const { Frames } = await import("/static/frames.js");
+          const make = (id) => document.getElementById(id);
+          const lanes = [...document.querySelectorAll("#map line[data-from]")];
+          const links = lanes.map((line) => ({ from: line.dataset.from, to: line.dataset.to }));
+          const rows = Array.from({ length: 500 }, (_, n) => [n, n % lanes.length, 0, 1e9, n % 6]);
+          const parts = { over: make("over"), drawing: make("drawing"), line: make("frame-line"), legend: make("kinds"),
+            span: document.createElement("select") };
+          const ask = async () => ({ kinds: ["a", "b", "c", "d", "e", "f"], rows, all: true });
+          const frames = new Frames(parts, { ask, onFrame() {} });
+          frames.scene({ links }, lanes);
+          frames.aim(1e8, 1e7, [0, 1e9], "leaf1", false);
+          await new Promise((later) => setTimeout(later, 1000));
+          const [before, began] = [frames.pictures, performance.now()];
+          await new Promise((later) => setTimeout(later, 3000));
+          done([(frames.pictures - before) / (performance.now() - began) * 1000, frames.hits.over.length]);
+        })().catch((error) => done([0, String(error)]));
+        """
+    )
+    assert seen == 500
+    assert rate >= 10
 
 
 @whole
@@ -259,7 +404,7 @@ def test_a_replay_goes_to_the_end(page):
     page.player.go()
     seen.until(lambda: "has ended" in seen.text("#state"))
     page.thread.join(LONG_S)
-    seen.run("document.querySelector('#speed').value = 2")
+    seen.run("document.querySelector('#speed').value = 3")
     seen.run("const s = document.querySelector('#slider'); s.value = 100; s.dispatchEvent(new Event('input'))")
     seen.until(lambda: seen.one("#newest").get_attribute("aria-pressed") == "false")
     newest = page.player.history.times()[1]
@@ -275,6 +420,85 @@ def test_a_replay_goes_to_the_end(page):
 def test_a_server_that_ends_is_said(page):
     page.server.close()
     page.browser.until(lambda: "does not answer" in page.browser.text("#state"))
+
+
+@pytest.fixture
+def played(chromium, tmp_path):
+    """A playground that a browser has opened, and its files."""
+    files = {which: tmp_path / f"my.{which}" for which in ("program", "entries", "packets")}
+    for which, text in TEXTS.items():
+        files[which].write_text(text)
+    with closing(PlaySource(Given(files))) as source, LiveServer(source) as server:
+        chromium.shape("desktop", "light")
+        chromium.driver.get(server.url)
+        chromium.until(lambda: chromium.all("#steps .stages button"))
+        yield chromium, files
+        chromium.run("for (const area of document.querySelectorAll('textarea')) area.value = ''")
+        chromium.driver.get("about:blank")
+        chromium.complaints()
+
+
+def write(seen, which, old, new):
+    """Edit a text as somebody types; seconds until the page shows what comes of it."""
+    return seen.driver.execute_async_script(
+        """
+        const [which, old, made, done] = arguments;
+        const [area, began] = [document.getElementById(which), performance.now()];
+        new MutationObserver((_, watch) => (watch.disconnect(), done((performance.now() - began) / 1000)))
+          .observe(document.body, { attributes: true, attributeFilter: ["data-tried"] });
+        area.value = area.value.replace(old, made);
+        area.dispatchEvent(new Event("input"));
+        """,
+        which,
+        old,
+        new,
+    )
+
+
+def test_a_program_is_edited_tried_and_saved(played):
+    seen, files = played
+    assert seen.text("#state") == "2 packets"
+    took_s = write(seen, "program", "m.seen = old", "m.sen = old")
+    assert took_s < 1 or not WHOLE, took_s
+    assert seen.text("#state") == "1 error"
+    (note,) = seen.all(".notes-beside .error")
+    assert "no field 'sen'" in note.text
+    lines = seen.run("return document.querySelector('#program').value").split("\n")
+    line = next(number for number, text in enumerate(lines, 1) if "m.sen" in text)
+    assert [one.text for one in seen.all(".gutter .error")] == [str(line)]
+    assert files["program"].read_text() == TEXTS["program"]
+    write(seen, "program", "m.sen = old", "m.seen = 1 + old")
+    assert seen.text("#state") == "2 packets"
+    seen.one("#steps [aria-label='Last step']").click()
+    assert "sum 9" in seen.text("#steps .values").replace("\n", " ")
+    seen.one("#texts .card button").click()
+    seen.until(lambda: "saved" in seen.text("#state"))
+    assert "m.seen = 1 + old" in files["program"].read_text()
+    files["packets"].write_text("4 000000000001 000000000009 0800\n")
+    seen.until(lambda: seen.text("#state") == "1 packet")
+    write(seen, "packets", "0800", "0801")
+    files["packets"].write_text("5 000000000001 000000000009 0800\n")
+    clash = seen.all(".clash")[-1]
+    seen.until(clash.is_displayed)
+    seen.all(".clash button")[-1].click()
+    seen.all("#texts .card > .bar button")[-1].click()
+    seen.until(lambda: "0801" in files["packets"].read_text())
+    assert seen.complaints() == []
+
+
+@whole
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_playground_fits_and_can_be_read(played, size, scheme):
+    seen, _ = played
+    seen.shape(size, scheme)
+    write(seen, "program", "m.seen = old", "m.sen = old")
+    assert seen.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert low_contrasts(seen) == []
+    assert small_targets(seen) == []
+    named = {"textbox", "button", "slider", "combobox"}
+    assert [one for one in seen.tree() if one[0] in named and not one[1]] == []
+    assert seen.complaints() == []
 
 
 class RealNetwork:

@@ -1,6 +1,7 @@
 """``--live`` from the outside: what it prints, what it leaves alone, how it ends."""
 
 import http.client
+import json
 import random
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from p4reduce.cli.main import app
 from p4reduce.network.real.net import state
 from tests.support.live import LONG_S, ask, ended, stands, started, stayed
+from tests.unit.p4switch.trace.test_steps import PROGRAM
 
 SMALL = ("--topology", "star:hosts=3,servers=1", "--elements", "20000", "--lanes", "64")
 
@@ -78,10 +80,26 @@ entry.main()
 
 
 def test_what_belongs_together():
-    for arguments in (("--hold",), ("--open",), ("--live", "--time", "real", "--hold")):
+    for arguments in (("--hold",), ("--open",), ("--full-speed",), ("--live", "--time", "real", "--hold")):
         done = CliRunner().invoke(app, ["run", *SMALL, *arguments])
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
-        assert "--hold" in done.stderr or "--live" in done.stderr
+        assert "--hold" in done.stderr or "--live" in done.stderr, arguments
+
+
+def test_a_playground_and_traces_are_served_until_ctrl_c(tmp_path):
+    (tmp_path / "my.p4").write_text(PROGRAM)
+    process, port, token = started("p4", "play", str(tmp_path / "my.p4"), "--json")
+    texts = {one["which"]: one["text"] for one in ask(port, token, "/api/files")["files"]}
+    assert texts["program"] == PROGRAM
+    found = ask(port, token, "/api/try", {**texts, "packets": "4 000000000001 000000000009 1234 0103"})
+    assert found["traces"][0]["steps"]
+    code, out, error = ended(process, signal.SIGINT)
+    assert (code, json.loads(out)["url"][:17]) == (0, "http://127.0.0.1:"), error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my.p4"]
+    (tmp_path / "packets.txt").write_text("4 000000000001 000000000009 1234 0103\n1 00\n")
+    process, port, token = started("trace", str(tmp_path / "my.p4"), "-p", str(tmp_path / "packets.txt"), "--page")
+    assert len(ask(port, token, "/api/files")["result"]["traces"]) == 2
+    assert ended(process, signal.SIGTERM)[0] == 143
 
 
 @pytest.mark.soak

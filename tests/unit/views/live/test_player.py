@@ -9,7 +9,7 @@ from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live.moments import LEAST, History, Moment
-from p4reduce.views.live.session import Player
+from p4reduce.views.live.player import Player
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
 LONG_S = 300  # code may have to be compiled first

@@ -15,7 +15,8 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live import recording
 from p4reduce.views.live.application import drawn
-from p4reduce.views.live.session import NotOffered, Player, VirtualSource, Wanted
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.session import NotOffered, VirtualSource, Wanted
 
 EVIL = "<script>alert(1)</script>\u202e"
 

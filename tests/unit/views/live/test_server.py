@@ -15,7 +15,8 @@ from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live import application
-from p4reduce.views.live.session import LiveServer, Player, VirtualSource
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.session import LiveServer, VirtualSource
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
 LONG_S = 300  # code may have to be compiled first
@@ -263,8 +264,8 @@ def test_a_frame_is_traced_and_nothing_changes(held):
     before = [slots.read(index) for index in range(64)]
     status, trace = held.tell("trace", node="h1", port=1, frame=frames[0]["frame"])
     assert status == 200
-    assert trace["switch"] == "s1"
-    assert any("IncIngress.aggregate" in line for line in trace["lines"])
+    assert trace["node"] == "s1"
+    assert any("aggregate" in step.get("table", {}).get("name", "") for step in trace["steps"])
     assert [slots.read(index) for index in range(64)] == before
     status, refused = held.tell("trace", node="s1", port=1, frame=frames[0]["frame"])
     assert (status, "is a host" in refused["refused"]) == (200, True)

@@ -115,18 +115,20 @@ def compile_text(
     name: str = "program.p4",
     defines: Mapping[str, str] | None = None,
     *,
+    folders: Sequence[str | Path] = (),
     library_only: bool = False,
 ) -> Compilation:
     """The same of a program that is a string.
 
     Args:
         text: the program.
-        name: what it is called in messages and in the JSON.
+        name: what it is called in messages and in the JSON; files that it includes may lie beside this.
         defines: macros that are defined from the beginning.
+        folders: searched for what is included.
         library_only: whether an ``#include`` of anything but core.p4 and v1model.p4 is an error. Then no file is read
             but those two, whatever the text says: for programs of people who are not trusted.
     """
-    return _compile(lambda pre: pre.run_text(text, name), name, defines, (), library_only=library_only)
+    return _compile(lambda pre: pre.run_text(text, name), name, defines, folders, library_only=library_only)
 
 
 def _compile(

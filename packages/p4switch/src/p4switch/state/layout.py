@@ -322,8 +322,9 @@ class Register(Array):
         return Register(replace(self.spec, size=stop - start), self._cells[start:stop].copy(), 0)
 
     def take(self, other: "Register") -> None:
-        """Have every cell of another array of the same size and width."""
-        self._cells[:] = other._cells
+        """Have every cell of another array of the same size and width; pages that are zero in both stay untouched."""
+        rows = other._cells.any(axis=1) | self._cells.any(axis=1)
+        self._cells[rows] = other._cells[rows]
 
     def write(self, index: int, value: int) -> None:
         """Sets a cell to ``value`` mod 2**bitwidth. Raises IndexError."""

@@ -226,19 +226,22 @@ def read_packets(source: str) -> list[Packet]:
         raise PacketError(f"{path}: {error.strerror}") from None
     if data[:4] == _PCAPNG:
         raise PacketError(f"{path}: is pcapng; make it pcap: editcap -F pcap {path.name} other.pcap")
-    packets = _pcap(data, str(path)) if _byte_order(data) else _text(data, str(path))
+    if _byte_order(data):
+        packets = _pcap(data, str(path))
+    else:
+        try:
+            packets = parse_packets(data.decode("utf-8"), str(path))
+        except UnicodeDecodeError:
+            raise PacketError(f"{path}: is neither a pcap file nor text with hexadecimal digits") from None
     if not packets:
         raise PacketError(f"{path}: there is no packet in it")
     return packets
 
 
-def _text(data: bytes, name: str) -> list[Packet]:
-    try:
-        lines = data.decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise PacketError(f"{name}: is neither a pcap file nor text with hexadecimal digits") from None
+def parse_packets(text: str, name: str) -> list[Packet]:
+    """The packets of a text, which may be none; ``name`` is for messages. Raises PacketError."""
     packets = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         body, _, note = line.partition("#")
         if not body.strip():
             continue
@@ -367,14 +370,14 @@ class Recorder:
         self._interpreter = device.runner
         self._number = 0
 
-    def run(self, packet: Packet, port: int = DEFAULT_PORT) -> PacketTrace:
-        """Sends one packet in; ``port`` holds where the packet itself does not say."""
+    def run(self, packet: Packet, port: int = DEFAULT_PORT, *, time_us: int = 0) -> PacketTrace:
+        """Sends one packet in; ``port``, and its time (``time_us``), hold where the packet itself does not say."""
         self._number += 1
         events: list[Event] = []
         at = port if packet.port is None else packet.port
         self._interpreter.trace = events.append
         try:
-            sent = self.device.inject(at, packet.frame, time_us=packet.time_us)
+            sent = self.device.inject(at, packet.frame, time_us=time_us or packet.time_us)
         finally:
             self._interpreter.trace = None
         program = self.device.program

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.text import Text
 
 from p4switch.base.values import show
-from p4switch.device import Device
 from p4switch.interpreter.trace import (
     Change,
     ChecksumUpdated,
@@ -32,7 +31,7 @@ from p4switch.interpreter.trace import (
 from p4switch.program import Program, model
 from p4switch.program.errors import SourceInfo
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
-from p4switch.trace.record import Decision, Headers, Names, Packet, PacketTrace, Recorder
+from p4switch.trace.record import Decision, Headers, Names, PacketTrace
 
 # Conditions of the program as text. p4c may turn an ``if`` round, so the source line alone would mislead.
 
@@ -172,6 +171,8 @@ INC_HEADER: Final = "inc"
 _INC_FIELDS: Final = ("job", "epoch", "seq", "count", "iteration", "exponent")
 _INC_FLAGS: Final = ("resend", "saturated", "ecn_echo", "has_lanes")
 _LANES_SHOWN: Final = 4
+_LANE_BITS: Final = 128
+"""a wider field with lanes in its name has numbers of 32 bits in it"""
 
 
 def summary(headers: Headers, glossary: Glossary) -> str:
@@ -311,7 +312,7 @@ class TextFormat:
     def _table(self, event: TableApplied) -> Iterator[Text]:
         spec = self.program.tables[event.table]
         arguments = ", ".join(
-            f"{name}={show(value, name, self._width(event, name))}" for name, value in event.arguments
+            f"{name}={show(value, name, self.width_of(event, name))}" for name, value in event.arguments
         )
         action = "nothing" if event.action is None else f"{event.action}({arguments})"
         if not spec.keys and spec.const_default:  # p4c's wrapping of a statement
@@ -328,7 +329,8 @@ class TextFormat:
             hit = (f": {'miss' if spec.keys else 'default'} -> {action}", "yellow")
         yield self._with_source(head, hit, event.source, code=False)
 
-    def _width(self, event: TableApplied, parameter: str) -> int:
+    def width_of(self, event: TableApplied, parameter: str) -> int:
+        """Bits of a parameter of the action that a table ran."""
         for ident in self.program.tables[event.table].actions:
             action = self.program.actions[ident]
             if action.name == event.action:
@@ -370,7 +372,7 @@ class TextFormat:
                 yield self._with_source(f"{head}{self.names(change.what)}: ", (self._change(change), "magenta"), source)
 
     def _change(self, change: Change) -> str:
-        width = self._field_width(change.what)
+        width = self.field_width(change.what)
         name = self.names(change.what)
         after = show(change.after, name, width)
         meaning = self.glossary(self.names(change.what), change.after)
@@ -379,15 +381,24 @@ class TextFormat:
             return f"stays {after}{told}"
         return f"{show(change.before, name, width)} -> {after}{told}"
 
-    def _field_width(self, what: str) -> int:
+    def field_width(self, what: str) -> int:
+        """Bits of a field, or of a cell of a register; 0 where it is neither."""
         header, _, name = what.partition(".")
         if header in self.program.headers and name in self.program.headers[header].type.by_name:
             return self.program.headers[header].type.by_name[name].width
         register = self.program.registers.get(what.partition("[")[0])
         return 0 if register is None else register.width
 
+    def value(self, name: str, value: int, width: int) -> str:
+        """A value with what it means: lanes as numbers, others as ``show`` has them."""
+        if width > _LANE_BITS and width % 32 == 0 and "lane" in name:
+            lanes = [value >> (width - 32 * (at + 1)) & 0xFFFFFFFF for at in range(_LANES_SHOWN)]
+            return f"{', '.join(str(one - (one >> 31 << 32)) for one in lanes)}, … ({width // 32} lanes)"
+        meaning = self.glossary.name(name, value)
+        return show(value, name, width) + (f" ({meaning})" if meaning else "")
+
     def _fields(self, header: str, fields: tuple[tuple[str, int], ...]) -> str:
-        return " ".join(f"{name}={show(value, name, self._field_width(f'{header}.{name}'))}" for name, value in fields)
+        return " ".join(f"{name}={show(value, name, self.field_width(f'{header}.{name}'))}" for name, value in fields)
 
     def _with_source(
         self, head: str, middle: tuple[str, str], source: SourceInfo | None, style: str = "", *, code: bool = True
@@ -415,49 +426,3 @@ def _match(match: Match, name: str, width: int) -> str:
 
 def _shorten(code: str) -> str:
     return code if len(code) <= 60 else code[:57] + "..."
-
-
-# A switch as it stands at a moment, apart from the one that goes on: to try a packet on it.
-
-
-def copied(device: Device) -> Device:
-    """An interpreted device with the same entries, groups, registers and counters; direct counters begin at 0.
-
-    Meters, profiles of action selectors, value sets and clone sessions are not copied: ValueError for a program that
-    has any of them.
-    """
-    program = device.program
-    if device.profiles or device.meters or device.value_sets or program.leaves_path:
-        raise ValueError(f"{program.name}: has meters, selectors, value sets or clones, which are not copied")
-    found = Device(program, name=device.name, device_id=device.device_id, executor="interpreted")
-    for name, table in device.tables.items():
-        if table.spec.entries is not None or not table.spec.keys:
-            continue
-        for entry in table.entries():
-            found.tables[name].insert(entry)
-    for name, table in device.tables.items():
-        default = table.default
-        if default.action is not None and default != found.tables[name].default:
-            found.tables[name].set_default(default.action, default.arguments)
-    for group in device.multicast.groups():
-        found.multicast.set(group, device.multicast.get(group))
-    for name, register in device.registers.items():
-        found.registers[name].take(register)
-    for name, counter in device.counters.items():
-        found.counters[name].cells[:] = counter.cells
-    return found
-
-
-def what_if(device: Device, port: int, frame: bytes, roots: Sequence[Path], glossary: Glossary) -> dict[str, Any]:
-    """A frame enters a copy of ``device`` by ``port``: ``port``, ``outcome`` and ``lines`` of the trace.
-
-    ``roots``: folders of the program's sources. Not while the device runs. ``ValueError``: it cannot be copied.
-    """
-    recorder = Recorder(copied(device))
-    found = recorder.run(Packet(frame, port))
-    text = TextFormat(device.program, Sources(list(roots)), glossary, all_writes=False)
-    return {
-        "port": found.port,
-        "outcome": text.why(found),
-        "lines": [line.plain for line in text.packet(found)],
-    }

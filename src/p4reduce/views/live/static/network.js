@@ -41,6 +41,11 @@ export class Network {
     const name = node.dataset.node;
     this.nodes.set(name, node);
     if (node.dataset.kind !== "switch") return;
+    const box = node.getBBox(); // a target that is large enough where the drawing is small
+    const target = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    for (const [key, value] of Object.entries({ x: box.x, width: box.width, y: box.y + box.height / 2 - 22, height: 44, class: "target" }))
+      target.setAttribute(key, value);
+    node.append(target);
     node.setAttribute("role", "button");
     node.setAttribute("tabindex", "0");
     node.setAttribute("aria-label", `switch ${name}: show its slots`);

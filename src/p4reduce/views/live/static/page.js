@@ -1,8 +1,11 @@
 // Puts the parts together: ticks come in, views are asked for one at a time.
 import { ask, listen, Refused, tell } from "./api.js";
+import { Frames } from "./frames.js";
 import { Network } from "./network.js";
-import { showFrames, showLinks, showNotes, showSlots, showTasks, showTotals, showTrees, showWaits, showWorkers } from "./panels.js";
+import { element, showFrames, showLinks, showNotes, showSlots, showTasks, showTotals, showTrees, showWaits, showWorkers } from "./panels.js";
+import { Stepper } from "./steps.js";
 import { Timeline } from "./timeline.js";
+import { timeText } from "./units.js";
 
 const $ = (id) => document.getElementById(id);
 const FIELDS = ["bytes", "load", "queue", "queue_max", "lost", "dropped", "resent"];
@@ -16,11 +19,23 @@ let asking = false;
 let again = null;
 let framesOf = "";
 
-const network = new Network($("drawing"), $("legend"), { onSwitch: chooseSwitch, onLink: chooseLink });
+const network = new Network($("map"), $("legend"), { onSwitch: chooseSwitch, onLink: chooseLink });
+const stepper = new Stepper($("steps"));
+const frames = new Frames(
+  { over: $("over"), drawing: $("drawing"), line: $("frame-line"), span: $("span"), legend: $("kinds") },
+  { ask, onFrame: (number, link) => (number === null ? chooseLink(link) : showSteps({ number })) },
+);
 const timeline = new Timeline(
   { play: $("play"), back: $("back"), step: $("step"), newest: $("newest"), speed: $("speed"), stride: $("stride"), slider: $("slider"), output: $("time"), held: $("held") },
-  { onRun: run, onMoment: (offset) => refresh(offset), onError: complain },
+  { onRun: run, onMoment: (offset) => refresh(offset), onTime: moveFrames, onError: complain },
 );
+
+function moveFrames(time, pace) {
+  const stands = timeline.following && tick.frames && tick.clock !== "real";
+  $("frames-card").hidden = tick.film === undefined;
+  $("why-no-film").hidden = Boolean(tick.film) || stands;
+  frames.aim(pace && timeline.following ? time - 0.3 * pace : time, pace, tick.film, chosen.switch, stands);
+}
 
 async function run(action, value) {
   update(await tell("run", { action, value }));
@@ -50,10 +65,14 @@ function update(found) {
 }
 
 async function showScene() {
-  scene = await ask("scene");
+  const wanted = tick.scene;
+  const found = await ask("scene");
+  if (wanted !== tick.scene) return; // a newer one is on its way
+  scene = found;
   $("title").textContent = scene.title;
   document.title = `${scene.title} – p4reduce live`;
   network.show(scene);
+  frames.scene(scene, network.lanes);
   const jobs = [["", "all jobs"], ...scene.jobs.map((job) => [job.key, `job ${job.job} epoch ${job.epoch} (${job.plan})`])];
   chosen.job = options($("job"), jobs, chosen.job);
   const switches = [...new Set(scene.jobs.flatMap((job) => job.switches))];
@@ -122,6 +141,7 @@ function chooseSwitch(name) {
   if (![...$("switch").options].some((option) => option.value === name)) $("switch").add(new Option(name, name));
   chosen.switch = $("switch").value = name;
   network.choose(chosen);
+  timeline.show();
   refresh();
 }
 
@@ -146,16 +166,17 @@ async function refreshFrames() {
   const link = scene.links[chosen.link];
   const still = timeline.following && tick.frames;
   const real = tick.clock === "real"; // frames are caught when somebody asks for them, not at every moment
-  const now = JSON.stringify([chosen.link, still && !real && view?.key, still]);
+  const time = !still && tick.film && view ? view.time_ps : null; // what was, while it goes on or afterwards
+  const now = JSON.stringify([chosen.link, !real && view?.key, still]);
   if (now === framesOf) return;
   framesOf = now;
-  if (!still) {
+  if (!still && time === null) {
     showFrames($("frames"), link, null, tick.why_no_frames);
     return;
   }
   try {
-    const found = await ask("frames", { node: link.from, port: link.port });
-    showFrames($("frames"), link, found, "", (one) => showTrace(link, one), real && catchAgain);
+    const found = await ask("frames", { node: link.from, port: link.port, time });
+    showFrames($("frames"), link, found, "", (one) => showSteps({ ...one, link }), real && catchAgain, time);
   } catch (error) {
     showFrames($("frames"), link, null, error.message);
   }
@@ -166,20 +187,29 @@ function catchAgain() {
   refreshFrames();
 }
 
-async function showTrace(link, frame) {
-  const place = $("trace");
+// A frame that has arrived has a number; one that has not is tried on a copy of the switch at its link's end.
+async function showSteps({ number, link, frame }) {
+  const [place, onward] = [$("trace"), $("onward")];
   place.hidden = false;
   try {
-    const found = await tell("trace", { node: link.from, port: link.port, frame: frame.frame });
-    $("trace-title").textContent = `What ${found.switch} does with this frame at port ${found.port}`;
+    const found = number === undefined
+      ? await tell("trace", { node: link.from, port: link.port, frame })
+      : await ask("steps", { frame: number });
+    const when = found.time_ps === undefined ? "" : `, at ${timeText(found.time_ps, 6)}`;
+    $("trace-title").textContent = `What ${found.node} does with the frame that comes by port ${found.port}${when}`;
     $("outcome").textContent = found.outcome;
-    $("steps").textContent = found.lines.join("\n");
+    $("steps").hidden = false;
+    stepper.show(found.steps);
+    onward.replaceChildren(...(found.onward ?? []).map((one) => one.number === null
+      ? element("li", {}, `The copy to port ${one.port} did not arrive, or not as it left.`)
+      : element("li", {}, element("button", { type: "button", onclick: () => showSteps(one) }, `Follow the copy to ${one.to}`))));
   } catch (error) {
     $("trace-title").textContent = "No trace";
     $("outcome").textContent = error.message;
-    $("steps").textContent = "";
+    $("steps").hidden = true;
+    onward.replaceChildren();
   }
-  place.focus();
+  place.focus({ preventScroll: true });
   place.scrollIntoView({ block: "nearest" });
 }
 

@@ -30,6 +30,7 @@ function table(place, caption, columns, rows) {
     const row = body.rows[index] ?? body.insertRow();
     cells.forEach((cell, at) => {
       const box = row.cells[at] ?? row.insertCell();
+      box.dataset.label = columns[at];
       if (typeof cell === "function") cell(box);
       else {
         if (box.textContent !== String(cell.text)) box.textContent = cell.text;
@@ -203,7 +204,7 @@ export function showTrees(place, scene, job) {
   if (!shown.length) place.replaceChildren(element("p", { class: "soft" }, "No job is there yet."));
 }
 
-export function showFrames(place, link, frames, says, onFrame, onAgain) {
+export function showFrames(place, link, frames, says, onFrame, onAgain, time) {
   const head = link ? element("p", {}, `${link.from} → ${link.to}`) : null;
   if (!frames) {
     place.replaceChildren(...[head, element("p", { class: "soft" }, says)].filter(Boolean));
@@ -211,8 +212,8 @@ export function showFrames(place, link, frames, says, onFrame, onAgain) {
   }
   const items = frames.map((one) => element("li", {}, element("button", {
     type: "button", class: "flat", onclick: () => onFrame(one),
-  }, `${one.arrives_ps === null ? "" : `arrives at ${timeText(one.arrives_ps, 6)}: `}${one.says}${one.damaged ? " (damaged)" : ""}, ${one.bytes} bytes`)));
-  const none = onAgain ? "No frame came by this link just now." : "No frame is on this link at this moment.";
+  }, `${one.arrives_ps === null ? "" : `${one.number === undefined ? "arrives" : "arrived"} at ${timeText(one.arrives_ps, 6)}: `}${one.says}${one.damaged ? " (damaged)" : ""}, ${one.bytes} bytes`)));
+  const none = onAgain ? "No frame came by this link just now." : time === null ? "No frame is on this link at this moment." : "No frame of this link is kept around this moment.";
   const again = onAgain && element("button", { type: "button", onclick: onAgain }, "Catch frames again");
   place.replaceChildren(...[head, again, items.length
     ? element("ul", { class: "frames" }, ...items)

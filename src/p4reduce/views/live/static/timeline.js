@@ -1,18 +1,18 @@
 // Pause, step, speed and the moment that is looked at. At the newest moment they drive the run, before it they replay.
 import { timeText } from "./units.js";
 
-const SPEEDS = [null, 1e6, 1e7, 1e8, 1e9, 1e10];
+const SPEEDS = ["watch", null, 1e6, 1e7, 1e8, 1e9, 1e10];
 const STRIDES = [0, 1e5, 1e6, 1e7, 1e8];
-const REPLAY_S = 20; // for all moments, where no speed is chosen
+const REPLAY_S = 30; // for all moments, where no speed is chosen
 const BEAT_MS = 120;
 
 export class Timeline {
-  constructor(parts, { onRun, onMoment, onError }) {
-    Object.assign(this, { ...parts, onRun, onMoment, onError });
+  constructor(parts, { onRun, onMoment, onTime, onError }) {
+    Object.assign(this, { ...parts, onRun, onMoment, onTime, onError });
     this.following = true;
     this.playing = false;
     this.time = 0;
-    this.fill(this.speed, SPEEDS, (speed) => (speed === null ? "as fast as it goes" : `${timeText(speed)} a second`));
+    this.fill(this.speed, SPEEDS, (speed) => ({ watch: "to be watched", null: "as fast as it goes" }[speed] ?? `${timeText(speed)} a second`), 1);
     this.fill(this.stride, STRIDES, (stride) => (stride === 0 ? "one event" : timeText(stride)), 2);
     this.play.addEventListener("click", () => this.toggle());
     this.step.addEventListener("click", () => this.forward());
@@ -77,10 +77,20 @@ export class Timeline {
     this.show();
   }
 
+  get replay() {
+    const speed = SPEEDS[this.speed.value];
+    return typeof speed === "number" ? speed : (this.tick.last_ps - this.tick.first_ps) / REPLAY_S;
+  }
+
+  // How fast what is shown goes on, in picoseconds a second.
+  get pace() {
+    if (this.playing) return this.replay;
+    return this.following && this.driving && this.tick.state === "running" ? (this.tick.pace_ps ?? 0) : 0;
+  }
+
   beat() {
     if (!this.playing || !this.tick) return;
-    const speed = SPEEDS[this.speed.value] ?? (this.tick.last_ps - this.tick.first_ps) / REPLAY_S;
-    const next = this.time + (speed * BEAT_MS) / 1000;
+    const next = this.time + (this.replay * BEAT_MS) / 1000;
     if (next < this.tick.last_ps) this.jump(next);
     else this.follow();
   }
@@ -117,5 +127,6 @@ export class Timeline {
       this.slider.value = this.following || span <= 0 ? this.slider.max : (this.slider.max * (now - tick.first_ps)) / span;
     this.slider.setAttribute("aria-valuetext", timeText(now));
     this.output.textContent = timeText(now);
+    this.onTime(this.playing ? this.time : now, this.pace);
   }
 }

@@ -1,0 +1,336 @@
+"""A playground for a P4 program: its source, entries and packets, what is wrong with them, and each packet's steps.
+
+What the page sends is compiled and run in a process of its own (``python -m p4reduce.views.live.play``), which has
+imported all that this needs and forks for each question: the copy may use so much time and memory, and writes nothing.
+"""
+
+import hashlib
+import json
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from p4reduce.base.errors import BadInput
+from p4reduce.views.live.session import NotOffered
+from p4switch.base.files import read_text, write_text
+
+WHICH: Final = ("program", "entries", "packets")
+MOST_TEXT: Final = 1 << 20
+"""bytes of what the page sends"""
+CPU_S: Final = 5
+WALL_S: Final = 15.0
+"""for one question, on a machine that does other things as well"""
+MEMORY: Final = 3 << 30
+"""bytes of address space"""
+MOST_PACKETS: Final = 64
+MOST_ANSWER: Final = 8 << 20
+"""bytes"""
+FIRST_PACKETS: Final = f"# port, and a frame as hexadecimal digits\n1 ffffffffffff 020000000001 0800 {'00' * 46}\n"
+FIRST_ENTRIES: Final = "# tables, multicast and registers: 'p4reduce example entries' has some\n"
+TOO_MUCH: Final = (
+    f"Compiling and running this took more than {CPU_S} s or {MEMORY >> 30} GB, and was given up: "
+    "make the program smaller, or send fewer packets."
+)
+_PLACE: Final = re.compile(r".*?, line (\d+): (.*)", re.S)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a playground begins with. ``files``: where the program, the entries and the packets are, or will be."""
+
+    files: Mapping[str, Path]
+    defines: Mapping[str, str] = field(default_factory=dict)
+    folders: Sequence[Path] = ()
+    port: int = 1
+
+
+class PlaySource:
+    """The page of a playground. Its files on disk are the truth: they are written when somebody saves, not before."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[tuple[int, int, int], str]] = {}
+        self._bench = Bench()
+
+    def tick(self) -> dict[str, Any]:
+        """What the files on disk are now; empty: there is none."""
+        return {"state": "playing", "files": {which: self._digest(which) for which in WHICH}}
+
+    def looks(self, change: int) -> None:
+        """Whoever looks costs nothing."""
+
+    def files(self) -> dict[str, Any]:
+        """The texts as they are on disk, each with its name and digest; what is not there is a suggestion."""
+        suggested = {"program": "", "entries": FIRST_ENTRIES, "packets": FIRST_PACKETS}
+        texts = {which: self._read(which) for which in WHICH}
+        found = [
+            {"which": which, "name": self._given.files[which].name, "text": suggested[which] if text is None else text,
+             "digest": _digest(text)} for which, text in texts.items()
+        ]  # fmt: skip
+        return {"title": self._given.files["program"].name, "files": found}
+
+    def attempt(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """What comes of these texts: ``messages`` and ``traces`` (see :func:`attempt`)."""
+        program = self._given.files["program"]
+        return self._bench.ask(
+            {
+                "path": str(program),
+                "names": {which: self._given.files[which].name for which in WHICH},
+                "defines": dict(self._given.defines),
+                "folders": [str(folder) for folder in self._given.folders],
+                "port": self._given.port,
+                **{which: texts[which] for which in WHICH},
+            }
+        )
+
+    def save(self, which: str, text: str, base: str) -> str:
+        """Write a text to disk, where the file is still the one of digest ``base``; its new digest.
+
+        Raises `NotOffered`: another has written it meanwhile, or it cannot be written.
+        """
+        path = self._given.files[which]
+        with self._lock:
+            if self._digest(which) != base:
+                raise NotOffered(f"{path.name} was changed on disk meanwhile: load it, or keep yours")
+            try:
+                write_text(path, text)
+            except OSError as error:
+                raise NotOffered(f"{path.name} cannot be written: {error.strerror}") from None
+        return _digest(text)
+
+    def close(self) -> None:
+        """End the process that compiles."""
+        self._bench.close()
+
+    def _read(self, which: str) -> str | None:
+        path = self._given.files[which]
+        try:
+            return read_text(path, MOST_TEXT)
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path}: {getattr(error, 'strerror', '') or 'is no UTF-8 text'}") from None
+
+    def _digest(self, which: str) -> str:
+        try:
+            found = self._given.files[which].stat()
+        except OSError:
+            return ""
+        stamp = found.st_mtime_ns, found.st_size, found.st_ino
+        if self._seen.get(which, (None, ""))[0] != stamp:
+            try:
+                self._seen[which] = stamp, _digest(self._read(which))
+            except BadInput:
+                return ""
+        return self._seen[which][1]
+
+
+def _digest(text: str | None) -> str:
+    return "" if text is None else hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+class TraceSource:
+    """The page of packets that were traced already."""
+
+    def __init__(self, title: str, traces: Sequence[dict[str, Any]]) -> None:
+        self._found = {"title": title, "files": [], "result": {"messages": [], "traces": list(traces), "more": 0}}
+
+    def tick(self) -> dict[str, Any]:
+        """Always the same."""
+        return {"state": "traced", "files": {}}
+
+    def looks(self, change: int) -> None:
+        """Whoever looks costs nothing."""
+
+    def files(self) -> dict[str, Any]:
+        """The traces, and no text to edit."""
+        return self._found
+
+
+# The process that compiles and runs.
+
+
+class Bench:
+    """Asks a process of its own, one question at a time; starts another one where it has ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = self._start()
+
+    @staticmethod
+    def _start() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "p4reduce.views.live.play"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is the page's
+        )
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer; `NotOffered` where there is none."""
+        with self._lock:
+            if self._process.poll() is not None:
+                self._process = self._start()
+            process = self._process
+            assert process.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
+            assert process.stdout is not None  # noqa: S101
+            try:
+                process.stdin.write(json.dumps(question).encode() + b"\n")
+                process.stdin.flush()
+                answer = json.loads(process.stdout.readline() or b"{}")
+            except (OSError, ValueError):
+                answer = {}
+            if not isinstance(answer, dict) or "messages" not in answer:
+                process.kill()
+                process.wait()
+                raise NotOffered("the process that compiles has ended; try again")
+            return answer
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def attempt(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile a program, enter its entries and send the packets.
+
+    messages: which text they are about (other: a file that is included), line (None: none), severity, text, hint.
+    traces: of each packet its number, port, note, what it is, outcome and steps; ``more`` packets were left out.
+    """
+    from p4switch.device import Device  # noqa: PLC0415  (the page's process needs none of it)
+    from p4switch.p4.compile import compile_text  # noqa: PLC0415
+    from p4switch.program.loader import load_program  # noqa: PLC0415
+    from p4switch.trace import EntriesError, PacketError, Recorder, TextFormat, parse_entries  # noqa: PLC0415
+    from p4switch.trace.record import parse_packets  # noqa: PLC0415
+    from p4switch.trace.steps import traced  # noqa: PLC0415
+    from p4switch.trace.to_text import Sources, from_sources  # noqa: PLC0415
+
+    folders = [Path(folder) for folder in question["folders"]]
+    names, path = question["names"], question["path"]
+    found = compile_text(question["program"], path, question["defines"], folders=folders)
+    messages = []
+    for item in found.diagnostics.items:
+        place = found.sources.place(item.position)
+        own = place.file == path
+        text = item.message if own else f"{place.file}:{place.line}: {item.message}"
+        which, line = ("program", place.line) if own else ("other", None)
+        messages.append(_message(which, line, text, item.severity, item.hint))
+    answer: dict[str, Any] = {"messages": messages, "traces": [], "more": 0}
+    if not found.ok or found.json is None:
+        return answer
+    program = load_program(found.json)
+    device = Device(program, executor="interpreted")
+    try:
+        if question["entries"].strip(" \n") and _says_something(question["entries"]):
+            parse_entries(question["entries"], program, names["entries"]).apply(device)
+    except EntriesError as error:
+        messages += [_placed("entries", line) for line in str(error).splitlines()]
+    try:
+        packets = parse_packets(question["packets"], names["packets"])
+    except PacketError as error:
+        messages.append(_placed("packets", str(error)))
+        packets = []
+    lines = dict(zip(found.sources.names, (text.splitlines() for text in found.sources.texts), strict=True))
+    shown = TextFormat(program, Sources([], dict(lines)), from_sources(found.sources.texts), all_writes=False)
+    recorder, size = Recorder(device), 0
+    for number, packet in enumerate(packets):
+        one = traced(recorder.run(packet, question["port"]), shown)
+        size += len(json.dumps(one))
+        if number >= MOST_PACKETS or size > MOST_ANSWER // 2:
+            answer["more"] = len(packets) - number
+            break
+        answer["traces"].append(one)
+    return answer
+
+
+def _says_something(text: str) -> bool:
+    return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def _message(which: str, line: int | None, text: str, severity: str = "error", hint: str = "") -> dict[str, Any]:
+    return {"which": which, "line": line, "severity": severity, "text": text, "hint": hint}
+
+
+def _placed(which: str, text: str) -> dict[str, Any]:
+    """An error that names a file and a line of it."""
+    found = _PLACE.fullmatch(text)
+    return _message(which, int(found[1]), found[2]) if found else _message(which, None, text)
+
+
+def _in_a_copy(question: bytes) -> bytes:
+    """The answer to a question from a fork of this process, within its limits."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _limit()
+        _answer(question, writer)
+    os.close(writer)
+    data, deadline = bytearray(), time.monotonic() + WALL_S
+    while len(data) <= MOST_ANSWER and (left := deadline - time.monotonic()) > 0:
+        if select.select([reader], [], [], left)[0]:
+            piece = os.read(reader, 1 << 16)
+            if not piece:
+                break
+            data += piece
+    os.close(reader)
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    if data.endswith(b"\n") and len(data) <= MOST_ANSWER:
+        return bytes(data)
+    return json.dumps({"messages": [_message("other", None, TOO_MUCH)], "traces": [], "more": 0}).encode() + b"\n"
+
+
+def _limit() -> None:
+    for what, most in (
+        (resource.RLIMIT_CPU, CPU_S),
+        (resource.RLIMIT_AS, MEMORY),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(what)[1]
+        wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (wanted, wanted))
+
+
+def _answer(question: bytes, writer: int) -> None:
+    """Write the answer, and end this process. Whatever fails has a text."""
+    try:
+        answer = attempt(json.loads(question))
+    except MemoryError:
+        os._exit(1)
+    except Exception as error:  # of a program that nobody has tried yet
+        text = f"this program cannot be run here: {type(error).__name__}: {str(error)[:500]}"
+        answer = {"messages": [_message("program", None, text)], "traces": [], "more": 0}
+    with os.fdopen(writer, "wb") as out:
+        out.write(json.dumps(answer).encode() + b"\n")
+    os._exit(0)
+
+
+def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer questions, a line each, until there are no more."""
+    with suppress(Exception):  # a first one imports all, and warms up what is kept
+        attempt({"path": "p.p4", "names": dict.fromkeys(WHICH, ""), "defines": {}, "folders": [], "port": 1,
+                 "program": "#include <v1model.p4>", "entries": "", "packets": ""})  # fmt: skip
+    for question in questions:
+        answers.write(_in_a_copy(question))
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)
