@@ -16,7 +16,8 @@ from typing import Final
 from studies.frame import Study
 from studies.pages import study_main
 
-STUDIES: Final = {name: f"studies.{name}.study" for name in ("poster", "placement", "turns", "priorities", "bench")}
+_NAMES: Final = ("poster", "placement", "turns", "priorities", "compare", "bench")
+STUDIES: Final = {name: f"studies.{name}.study" for name in _NAMES}
 """The module of each study; one is imported alone, because some register policies of their own."""
 
 
