@@ -41,7 +41,7 @@ class Worker(Endpoint):
     """A worker: so many chunks without a result as its window has, which ECN halves and a round trip makes longer."""
 
     def __init__(self, job: Job, host: str, system: "Atp") -> None:
-        super().__init__(job, host, len(job.workers) * job.window)  # what falls back waits behind all others
+        super().__init__(job, host, len(job.workers) * job.window // 4)  # what falls back waits behind others' frames
         self.system = system
         self.exponent = job.exponent
         self.least, self.most = min(4, job.window), 4 * job.window
@@ -206,7 +206,7 @@ class Atp(System):
                 replicas.append((job.topology.port(high, paths[high, low][1]), rid))
                 rid += 1
             switch.multicast(job.number, replicas)
-            switch.insert("source", [job.ip(server), job.number, DOWN], "spread", (job.number,))
+            switch.insert("source", [job.ip(server), job.number, DOWN], "spread", (job.number, job.ip(high)))
 
     def _members(self, below: Mapping[str, Sequence[str]], job: Job, node: str) -> int:
         if node in job.workers:

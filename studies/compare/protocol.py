@@ -314,7 +314,7 @@ class Endpoint(ABC):
         self._ready: deque[int] = deque()
         self._sent: dict[int, tuple[int, int, bool]] = {}  # when it left and times out, and whether it left again
         self._due: list[tuple[int, int]] = []  # a heap of times and keys, old ones among them
-        self._tries: dict[int, int] = {}  # of keys that left again
+        self._again: set[int] = set()  # keys that leave again, or have
         self._replies: deque[bytes] = deque()
         self._headers: dict[tuple[str, int], bytes] = {}
         link = job.topology.link_at(host, 1)
@@ -346,7 +346,7 @@ class Endpoint(ABC):
     def offer(self, key: int, *, again: bool = False) -> None:
         """A key may leave when there is room."""
         if again:
-            self._tries[key] = self._tries.get(key, 0) + 1
+            self._again.add(key)
             self._ready.appendleft(key)
         else:
             self._ready.append(key)
@@ -354,7 +354,7 @@ class Endpoint(ABC):
     def heard(self, key: int, now_ps: int, *, counts: bool = True) -> None:
         """A key was answered; of one that was sent once, its round trip counts, unless its frame was a short one."""
         at, _, again = self._sent.pop(key, (0, 0, True))
-        self._tries.pop(key, None)
+        self._again.discard(key)
         if not counts:
             return
         if again:
@@ -383,16 +383,16 @@ class Endpoint(ABC):
             return self._replies.popleft()
         while self._ready and len(self._sent) < self.window and now_ps >= self._next_ps:
             key = self._ready.popleft()
-            tries = self._tries.get(key, 0)
-            made = self.pack(key, again=tries > 0)
+            again = key in self._again
+            made = self.pack(key, again=again)
             if made is None:
-                self._tries.pop(key, None)
+                self._again.discard(key)
                 continue
-            due = now_ps + (self.clock.timeout_ps << min(max(tries - 1, 0), 2))
-            self._sent[key] = now_ps, due, tries > 0
+            due = now_ps + self.clock.timeout_ps
+            self._sent[key] = now_ps, due, again
             heappush(self._due, (due, key))
-            self.resends += tries > 0
-            if self._pace_ps and not tries and len(made) > HEADER_BYTES:
+            self.resends += again
+            if self._pace_ps and not again and len(made) > HEADER_BYTES:
                 late = now_ps - self._next_ps
                 self._next_ps = (self._next_ps if late < self._pace_ps else now_ps) + self._pace_ps
             return made

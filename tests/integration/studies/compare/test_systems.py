@@ -12,7 +12,7 @@ from p4reduce.network.virtual import Faults
 from p4reduce.topologies import load
 from studies.compare.atp import Atp, Server
 from studies.compare.pool import OmniReduce, PoolWorker, Sharp, SwitchML
-from studies.compare.protocol import SYSTEMS, WrongSum, integers, jobs_of, run
+from studies.compare.protocol import SYSTEMS, RoundTrips, WrongSum, integers, jobs_of, run
 from tests.support.effort import examples
 from tests.support.paths import ROOT
 
@@ -99,6 +99,13 @@ def test_atp_falls_back_to_the_server_where_aggregators_are_few():
     assert shares[0] < 0.02 < shares[1]
 
 
+def test_atps_results_pass_switches_that_add_for_other_racks():
+    """leaf2's come through spine1, which adds for leaf3: it must leave them alone."""
+    outcome = carry(Atp(), f"{RACKS.replace('spines=2', 'spines=1')},capable=leaf1+leaf2+spine1")
+    assert outcome.resends == 0
+    assert outcome.done_ps[0] < 2 * carry(Atp(), RACKS).done_ps[0]
+
+
 def test_a_split_of_atps_aggregators_keeps_jobs_apart():
     system = Atp(64, split=True)
     arrays = [[integers(job, rank, 64) for rank in range(2)] for job in range(2)]
@@ -127,3 +134,16 @@ def test_the_example_of_the_page_is_a_system(tmp_path, monkeypatch):
     assert min(carry(module.OneSlot()).done_ps) > 5 * max(carry(SwitchML()).done_ps)
     with pytest.raises(PlanError, match="more than one switch"):
         carry(module.OneSlot(), RACKS)
+
+
+def test_a_time_out_follows_the_shortest_round_trip_and_grows_when_all_leave_again():
+    clock = RoundTrips(1000)
+    for late in range(200):
+        clock.took(5000 if late % 4 == 0 else 90_000, 4)  # three of four wait for what others lost
+    assert 5000 <= clock.timeout_ps < 7000
+    before = clock.timeout_ps
+    for _ in range(40):
+        clock.unclear(4)
+    assert clock.timeout_ps >= 2 * before
+    clock.took(5000, 4)
+    assert clock.timeout_ps < 7000
