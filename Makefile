@@ -87,7 +87,7 @@ soak-hostile: $(WARM)  ## a million forged frames and P4Runtime requests against
 bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as a table and CSV in out/bench
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
 
-study: $(WARM)  ## a study of docs/, in out/NAME: NAME=poster|placement|turns|priorities|optical|bench STUDY='--quick' or other flags; no NAME: all parts
+study: $(WARM)  ## a study of docs/, in out/NAME: NAME=poster|placement|turns|priorities|optical|compare|bench STUDY='--quick' or other flags; no NAME: all parts
 	@$(BIN)/python -m studies $(if $(NAME),$(NAME) $(if $(filter bench,$(NAME)),,--jobs $(JOBS)),--help) $(STUDY)
 
 # Some parts of the study `bench` at a time; all flags: python -m studies bench --help

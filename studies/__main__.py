@@ -16,7 +16,7 @@ from typing import Final
 from studies.frame import Study
 from studies.pages import study_main
 
-_NAMES: Final = ("poster", "placement", "turns", "priorities", "optical", "bench")
+_NAMES: Final = ("poster", "placement", "turns", "priorities", "optical", "compare", "bench")
 STUDIES: Final = {name: f"studies.{name}.study" for name in _NAMES}
 """The module of each study; one is imported alone, because some register policies of their own."""
 

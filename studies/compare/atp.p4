@@ -28,7 +28,7 @@ control Hashed(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     bit<1> down = 0;
 
     action gather(bit<32> all_, bit<32> reach_, bit<32> self_) { all = all_; reach = reach_; self = self_; }
-    action spread(bit<16> group) { down = 1; std.mcast_grp = group; }
+    action spread(bit<16> group, bit<32> self_) { down = 1; std.mcast_grp = group; self = self_; }
     // By where it is from: workers and lower switches of a job; and its server.
     table source {
         key = { hdr.ipv4.src: exact; hdr.tag.job: exact; hdr.tag.kind: exact; }
@@ -55,11 +55,13 @@ control Hashed(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         used.read(now, 0);
         bit<1> same = (bit<1>)(job == hdr.tag.job && seq == hdr.tag.seq);
         if (down == 1) {
-            if (same == 1) {
+            if (hdr.ipv4.dst != self) {  // for another switch, or for a worker alone
+                std.mcast_grp = 0;
+                route.apply(hdr, std);
+            } else if (same == 1) {
                 jobs.write(index, 0);
                 used.write(0, now - 1);
             }
-            if (std.mcast_grp == 0) { route.apply(hdr, std); }
             return;
         }
         bitmaps.read(bitmap, index);

@@ -1,6 +1,5 @@
 """ATP's workers and parameter server (atp.p4)."""
 
-import math
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import Plan
 from p4switch import Switch
 from studies.compare.protocol import (
@@ -27,6 +27,9 @@ from studies.compare.protocol import (
 
 LATER = 3
 """results of later chunks after which one is taken for lost"""
+MOST_WORKERS = 32
+REACH = 8
+"""windows by which a chunk may be ahead of the oldest that has no result"""
 
 
 @lru_cache(1 << 16)
@@ -35,24 +38,27 @@ def _hashed(job: int, seq: int) -> int:
 
 
 class Worker(Endpoint):
-    """A worker: chunks in order within a window that ECN halves and that grows by one in a round trip."""
+    """A worker: so many chunks without a result as its window has, which ECN halves and a round trip makes longer."""
 
     def __init__(self, job: Job, host: str, system: "Atp") -> None:
-        super().__init__(job, host)
+        super().__init__(job, host, len(job.workers) * job.window // 4)  # what falls back waits behind others' frames
         self.system = system
-        self.exponent = system.exponent(job)
+        self.exponent = job.exponent
         self.least, self.most = min(4, job.window), 4 * job.window
         self.congestion = float(job.window)
         self.missing = set(range(1, self.chunks.count + 1))
         self.oldest = self.next = 1
+        self.open = 0  # chunks that have left, and have no result
         self.later: dict[int, int] = {}
         self.held_until = 0
         self._fill()
 
     def _fill(self) -> None:
-        while self.next < self.oldest + int(self.congestion) and self.next <= self.chunks.count:
+        reach = min(self.oldest + REACH * self.job.window, self.chunks.count + 1)
+        while self.next < reach and self.open < int(self.congestion):
             self.offer(self.next)
             self.next += 1
+            self.open += 1
 
     def pack(self, key: int, *, again: bool) -> bytes | None:
         """Chunk ``key - 1``."""
@@ -75,6 +81,7 @@ class Worker(Endpoint):
             self.heard(seq, now_ps)
             self.chunks.store(seq - 1, frame.lanes, self.exponent)
             self.missing.remove(seq)
+            self.open -= 1
             while self.oldest < self.next and self.oldest not in self.missing:
                 self.oldest += 1
             for key in range(self.oldest, seq):
@@ -156,12 +163,6 @@ class Atp(System):
         return first + _hashed(job.number, seq) % count
 
     @staticmethod
-    def exponent(job: Job) -> int:
-        """One for all chunks, which workers are told: that of the largest number of any of them."""
-        largest = max(float(np.abs(array).max()) for array in job.arrays)
-        return math.frexp(largest)[1] + 127 if largest else 0
-
-    @staticmethod
     def _ways(job: Job) -> Plan:
         return tree(job.topology, job.number, job.workers, lanes=job.lanes, plan="ps", server=job.tree.server)
 
@@ -182,6 +183,8 @@ class Atp(System):
 
     def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
         """Where workers and switches are gathered, and results spread."""
+        if len(job.workers) > MOST_WORKERS:
+            raise PlanError(f"atp: a packet says who is in it for {MOST_WORKERS} workers, not for {len(job.workers)}")
         paths = dict(self._ways(job).paths)
         below = self.below(job)
         for high, lows in below.items():
@@ -197,13 +200,13 @@ class Atp(System):
             switch, members = switches[high], self._members(below, job, high)
             replicas = []
             for low in lows:
-                about = (members, 8 * job.window, job.ip(high))
+                about = (members, REACH * job.window, job.ip(high))
                 switch.insert("source", [job.ip(low), job.number, UP], "gather", about)
                 switch.insert("replica", rid, "address", (job.ip(low),))
                 replicas.append((job.topology.port(high, paths[high, low][1]), rid))
                 rid += 1
             switch.multicast(job.number, replicas)
-            switch.insert("source", [job.ip(server), job.number, DOWN], "spread", (job.number,))
+            switch.insert("source", [job.ip(server), job.number, DOWN], "spread", (job.number, job.ip(high)))
 
     def _members(self, below: Mapping[str, Sequence[str]], job: Job, node: str) -> int:
         if node in job.workers:

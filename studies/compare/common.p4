@@ -45,7 +45,7 @@ header tag_t {
 #define WORD(i) bit<2048> w##i;
 header lanes_t { FOR_EACH_WORD(WORD) }
 struct headers_t { ethernet_t ethernet; ipv4_t ipv4; udp_t udp; tag_t tag; lanes_t lanes; }
-struct metadata_t { bit<1> routed; }
+struct metadata_t { bit<1> congested; }
 
 #define UP 1
 #define DOWN 2
@@ -104,12 +104,12 @@ control Leave(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     action address(bit<32> ip) { hdr.ipv4.dst = ip; }
     table replica { key = { std.egress_rid: exact; } actions = { address; NoAction; } default_action = NoAction(); size = 8192; }
     action mark() { hdr.ipv4.ecn = ECN_CONGESTED; }
-    action threshold(bit<19> frames) { meta.routed = (bit<1>)(std.enq_qdepth >= frames); }
+    action threshold(bit<19> frames) { meta.congested = (bit<1>)(std.enq_qdepth >= frames); }
     table settings { actions = { threshold; } default_action = threshold(64); }
     apply {
         replica.apply();
         settings.apply();
-        if (meta.routed == 1 && hdr.ipv4.isValid()) { mark(); }
+        if (meta.congested == 1 && hdr.ipv4.isValid()) { mark(); }
     }
 }
 

@@ -6,6 +6,7 @@ links and virtual time: those of every other run. ``p4reduce.systems`` is the en
 """
 
 import ctypes
+import math
 import struct
 from abc import ABC, abstractmethod
 from collections import deque
@@ -163,6 +164,12 @@ class Job:
         """Chunks on their way that keep the busiest link busy, and a margin for those that wait behind others."""
         return with_margin(self.tree.window_needed)
 
+    @cached_property
+    def exponent(self) -> int:
+        """One for all chunks, for systems that agree on none: that of the largest number of any worker."""
+        largest = max(float(np.abs(array).max()) for array in self.arrays)
+        return math.frexp(largest)[1] + 127 if largest else 0
+
     def patience_ps(self, window: float) -> int:
         """The least time-out: twice a round trip behind the windows of all jobs, as p4reduce's covers them."""
         return 2 * (self.tree.rtt_ps + int(self.share[1] * window * self.tree.chunk_ps))
@@ -265,7 +272,7 @@ class RoundTrips:
         """One that was sent twice was answered: after two rounds of these alone the time-out is too short."""
         self._unclear += 1
         if self._unclear > 2 * on_way + 8:
-            self._doubled, self._unclear = min(self._doubled + 1, 10), 0
+            self._doubled, self._unclear = min(self._doubled + 1, 4), 0
 
     @property
     def timeout_ps(self) -> int:
@@ -307,7 +314,7 @@ class Endpoint(ABC):
         self._ready: deque[int] = deque()
         self._sent: dict[int, tuple[int, int, bool]] = {}  # when it left and times out, and whether it left again
         self._due: list[tuple[int, int]] = []  # a heap of times and keys, old ones among them
-        self._tries: dict[int, int] = {}  # of keys that left again
+        self._again: set[int] = set()  # keys that leave again, or have
         self._replies: deque[bytes] = deque()
         self._headers: dict[tuple[str, int], bytes] = {}
         link = job.topology.link_at(host, 1)
@@ -339,7 +346,7 @@ class Endpoint(ABC):
     def offer(self, key: int, *, again: bool = False) -> None:
         """A key may leave when there is room."""
         if again:
-            self._tries[key] = self._tries.get(key, 0) + 1
+            self._again.add(key)
             self._ready.appendleft(key)
         else:
             self._ready.append(key)
@@ -347,7 +354,7 @@ class Endpoint(ABC):
     def heard(self, key: int, now_ps: int, *, counts: bool = True) -> None:
         """A key was answered; of one that was sent once, its round trip counts, unless its frame was a short one."""
         at, _, again = self._sent.pop(key, (0, 0, True))
-        self._tries.pop(key, None)
+        self._again.discard(key)
         if not counts:
             return
         if again:
@@ -376,16 +383,16 @@ class Endpoint(ABC):
             return self._replies.popleft()
         while self._ready and len(self._sent) < self.window and now_ps >= self._next_ps:
             key = self._ready.popleft()
-            tries = self._tries.get(key, 0)
-            made = self.pack(key, again=tries > 0)
+            again = key in self._again
+            made = self.pack(key, again=again)
             if made is None:
-                self._tries.pop(key, None)
+                self._again.discard(key)
                 continue
-            due = now_ps + (self.clock.timeout_ps << min(max(tries - 1, 0), 2))
-            self._sent[key] = now_ps, due, tries > 0
+            due = now_ps + self.clock.timeout_ps
+            self._sent[key] = now_ps, due, again
             heappush(self._due, (due, key))
-            self.resends += tries > 0
-            if self._pace_ps and not tries and len(made) > HEADER_BYTES:
+            self.resends += again
+            if self._pace_ps and not again and len(made) > HEADER_BYTES:
                 late = now_ps - self._next_ps
                 self._next_ps = (self._next_ps if late < self._pace_ps else now_ps) + self._pace_ps
             return made
@@ -449,8 +456,8 @@ class System(ABC):
         """The ends of a job, workers first, in rank order."""
 
     def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
-        """Chunks that the busiest switch had, or kept, memory for."""
-        raise NotImplementedError
+        """Chunks that the busiest switch had, or kept, memory for; 0: it does not say."""
+        return 0
 
 
 SYSTEMS: Registry[Callable[[], System]] = Registry("system", BadInput)
@@ -598,11 +605,17 @@ def run(
     return Outcome(done, busiest, resends, system.slots(switches, jobs), ends)
 
 
-def integers(seed: int, rank: int, elements: int, density: float = 1.0, block: int = 256) -> Floats:
-    """float32 (elements,): small integers, whose sums are exact, in a share of blocks that is drawn for each rank."""
+def integers(
+    seed: int, rank: int, elements: int, density: float = 1.0, block: int = 256, *, alike: bool = False
+) -> Floats:
+    """float32 (elements,): small integers, whose sums are exact, in a share of blocks that is drawn for each rank.
+
+    alike: in the same blocks at all ranks.
+    """
     random = np.random.default_rng([seed, rank])
     values = random.integers(-8, 9, elements).astype(np.float32)
     if density < 1:
+        random = np.random.default_rng([seed, 1 << 20]) if alike else random
         dense = random.random(-(-elements // block)) < density
         values *= np.repeat(dense, block)[:elements]
     return values

@@ -14,6 +14,7 @@ from p4reduce.control_plane.scheduling import POLICIES
 from p4reduce.control_plane.tdm.registry import SCHEDULERS
 from p4reduce.network.jobs.network import PROGRAMS
 from p4reduce.topologies.files import OTHERS
+from studies.compare.protocol import SYSTEMS
 from tests.support.paths import ROOT
 
 
@@ -37,4 +38,4 @@ def test_the_group_is_the_plural_of_the_kind(monkeypatch, kind, group):
 def test_the_groups_of_the_page_are_those_that_are_asked():
     registries = (PLANS, POLICIES, PLACEMENTS, FORECASTS, ORDERS, PRIORITY_POLICIES, SCHEDULERS, OTHERS, PROGRAMS)
     page = (ROOT / "docs/extending.md").read_text("utf-8")
-    assert set(re.findall(r"^\| `(p4reduce\.\w+)` \|", page, re.M)) == {known.group for known in registries}
+    assert set(re.findall(r"^\| `(p4reduce\.\w+)` \|", page, re.M)) == {known.group for known in (*registries, SYSTEMS)}

@@ -1,0 +1,415 @@
+"""What one cell of the comparison runs: a system, or a plan of p4reduce, in one setting and with one seed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import product
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans.bounds import best_plan_ps
+from p4reduce.group.communicator import Communicator
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
+from p4reduce.network.virtual import Faults
+from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.summary import network_result
+from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.topologies import Topology, load
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
+from studies.compare.atp import Atp, Server
+from studies.compare.pool import SwitchML
+from studies.compare.protocol import SYSTEMS, Floats, WrongSum, integers, jobs_of, run
+from studies.frame import column, percent, record, scaled
+
+OURS: Final = ("steiner", "striped", "packing")
+"""plans of p4reduce's own"""
+PLANS: Final = (*OURS, "rina", "ring", "halving-doubling", "double-binary-tree", "ps")
+ALONE: Final = frozenset({"striped", "packing", "rina", "halving-doubling", "double-binary-tree"})
+"""plans of several jobs each, which take no part where jobs contend"""
+RIVALS: Final = ("switchml", "atp", "omnireduce", "sharp")
+WORDS_IN_KIB: Final = 256
+LANES: Final = 256
+DEVELOPED: Final = tuple(range(10))
+HELD_OUT: Final = (101, 102, 103, 104)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the design.
+
+    Attributes
+    ----------
+    axis : str
+        What is varied.
+    deployed : float
+        Share of switches that can add, drawn for each seed.
+    loss : float
+        Of each link.
+    density : float
+        Share of blocks of 256 elements that are not zero, drawn for each worker.
+    alike : bool
+        Whether these are the same at all workers.
+    kib : int
+        Of the tensor of each job.
+    jobs : int
+        All hosts are shared among them.
+    rate : str
+        Of every link.
+    """
+
+    axis: str
+    deployed: float = 1.0
+    loss: float = 0.0
+    density: float = 1.0
+    alike: bool = False
+    kib: int = 256
+    jobs: int = 1
+    rate: str = "10G"
+
+    @property
+    def draws(self) -> bool:
+        """Whether chance has a part in it."""
+        return self.loss > 0 or self.density < 1 or 0 < self.deployed < 1
+
+
+DESIGN: Final = (
+    *(Setting("deployment", deployed=share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)),
+    *(Setting("loss", loss=loss) for loss in (0.0, 0.001, 0.01, 0.05)),
+    *(Setting("density", density=density) for density in (1.0, 0.3, 0.1, 0.01)),
+    *(Setting("density", density=density, alike=True) for density in (0.3, 0.1, 0.01)),
+    *(Setting("size", kib=kib) for kib in (64, 256, 1024, 16384)),
+    *(Setting("jobs", jobs=jobs) for jobs in (1, 2, 4, 8)),
+    *(Setting("rate", rate=rate) for rate in ("10G", "100G")),
+    Setting("two at once", deployed=0.5, loss=0.01),
+    Setting("two at once", density=0.1, loss=0.01),
+    Setting("two at once", kib=64, loss=0.01),
+    Setting("two at once", jobs=4, loss=0.01),
+    Setting("two at once", rate="100G", loss=0.01),
+    Setting("two at once", rate="100G", kib=64),
+    Setting("two at once", rate="100G", density=0.1),
+)
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """What is compared.
+
+    Attributes
+    ----------
+    seeds : tuple of int
+        Of tensors, faults, and which switches can add.
+    systems : tuple of str
+        Plans of p4reduce and systems, those of entry points among them.
+    topology : str
+        Where: a builder with parameters but for rate and capable; its servers are ATP's and the plan ps's.
+    design : tuple of Setting
+        What is varied.
+    paper_kib : int
+        Tensors of the papers' figures, KiB.
+    """
+
+    seeds: tuple[int, ...] = HELD_OUT
+    systems: tuple[str, ...] = (*PLANS, *RIVALS)
+    topology: str = "leaf-spine:leaves=4,spines=2,hosts=4,servers=4"
+    design: tuple[Setting, ...] = DESIGN
+    paper_kib: int = 512
+
+    def __post_init__(self) -> None:
+        known = (*PLANS, *SYSTEMS)
+        for name in self.systems:
+            if name not in known:
+                raise ClusterError(f"systems: {name!r} is none of {', '.join(known)}")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ClusterError("seeds: give at least one, and each once")
+        if self.paper_kib < 4:
+            raise ClusterError(f"paper_kib: {self.paper_kib}: need at least 4")
+
+
+QUICK: Final = CompareSettings(
+    seeds=(1,),
+    topology="leaf-spine:leaves=2,spines=2,hosts=2,servers=2",
+    systems=("steiner", "ring", *RIVALS),
+    design=(
+        Setting("loss", kib=64),
+        Setting("loss", kib=64, loss=0.01),
+        Setting("jobs", kib=64, jobs=2),
+        Setting("deployment", kib=64, deployed=0.0),
+    ),
+    paper_kib=256,
+)
+
+
+@record
+class CompareRow:
+    """A system in a setting."""
+
+    axis: str = column("axis")
+    deployed: float = column("deployed", percent(0))
+    loss: float = column("loss", percent(1))
+    density: float = column("dense", percent(0))
+    alike: bool = column("same blocks")
+    kib: int = column("KiB")
+    jobs: int = column("jobs")
+    rate: str = column("rate")
+    system: str = column("system")
+    seed: int = column("seed")
+    time_us: float = column("time, us", "{:,.0f}")
+    over_best: float = column("time / best plan's bound", "{:.2f}")
+    busiest_bytes: int = column("busiest link, MB", scaled(1e-6, "{:.2f}"))
+    slots: int = column("slots of a switch", "{:,.0f}")
+    jain: float = column("Jain's index", "{:.3f}")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A system in a setting with a seed."""
+
+    topology: str
+    setting: Setting
+    system: str
+    seed: int
+
+
+def cells(settings: CompareSettings) -> Iterator[Cell]:
+    """Those of a study; where chance has no part, one seed is enough."""
+    for setting, system in product(settings.design, settings.systems):
+        if setting.jobs > 1 and system in ALONE:
+            continue
+        for seed in settings.seeds if setting.draws else settings.seeds[:1]:
+            yield Cell(settings.topology, setting, system, seed)
+
+
+def network_of(topology: str, setting: Setting, seed: int) -> str:
+    """The topology of a setting: which switches can add is drawn for each seed."""
+    known = load(topology)
+    names = [switch.name for switch in known.switches]
+    count = round(setting.deployed * len(names))
+    chosen = sorted(Random(seed).sample(names, count))  # noqa: S311  (reproducible, not secret)
+    capable = "all" if count == len(names) else "+".join(chosen) or "none"
+    return f"{topology},rate={setting.rate},capable={capable}"
+
+
+@lru_cache(64)
+def bound_ps(spec: str, workers: tuple[str, ...], elements: int) -> int:
+    """The best plan's."""
+    return best_plan_ps(load(spec), workers, elements, LANES) or 1
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a cell came to: when each job was done, bytes of the busiest link, slots of a switch."""
+
+    done_ps: Sequence[int]
+    busiest_bytes: int
+    slots: int
+
+
+def run_cell(cell: Cell) -> Iterator[CompareRow]:
+    """A row, or none where the system cannot run at all. Raises where a sum is not exact."""
+    setting, spec = cell.setting, network_of(cell.topology, cell.setting, cell.seed)
+    topology = load(spec)
+    elements, ranks = setting.kib * WORDS_IN_KIB, len(topology.workers) // setting.jobs
+    arrays = [
+        [integers(seed, rank, elements, setting.density, alike=setting.alike) for rank in range(ranks)]
+        for seed in range(1000 * cell.seed, 1000 * cell.seed + setting.jobs)
+    ]
+    try:
+        if cell.system not in PLANS:
+            system, faults = SYSTEMS[cell.system](), Faults(loss=setting.loss)
+            found = run(system, topology, jobs_of(system, topology, arrays, LANES), faults=faults, seed=cell.seed)
+            ran = Ran(found.done_ps, found.busiest_bytes, found.slots)
+        elif setting.jobs > 1:
+            ran = run_plans(topology, cell.system, arrays, setting.loss, cell.seed)
+        else:
+            ran = run_plan(spec, cell.system, arrays[0], setting.loss, cell.seed)
+    except PlanError:
+        return
+    speeds = [1 / done for done in ran.done_ps]
+    jain = sum(speeds) ** 2 / (len(speeds) * sum(speed**2 for speed in speeds))
+    workers = tuple(host.name for host in topology.workers[:: setting.jobs])
+    last = max(ran.done_ps)
+    yield CompareRow(
+        **asdict(setting),
+        system=cell.system,
+        seed=cell.seed,
+        time_us=last / 1e6,
+        over_best=last / bound_ps(spec, workers, elements),
+        busiest_bytes=ran.busiest_bytes,
+        slots=ran.slots,
+        jain=jain,
+    )
+
+
+def cost(cell: Cell) -> float:
+    """About how long a cell takes."""
+    setting = cell.setting
+    return setting.kib * (1 + 40 * setting.loss) * (3 if cell.system in RIVALS else 1)
+
+
+def check(what: str, sums: Sequence[Floats], arrays: Sequence[Floats]) -> None:
+    """Raise ``WrongSum`` where a worker's sum is not exact."""
+    exact = np.sum(arrays, axis=0, dtype=np.float64)
+    if not all(np.array_equal(one, exact) for one in sums):
+        raise WrongSum(f"{what}: a sum is wrong")
+
+
+def run_plan(spec: str, plan: str, arrays: Sequence[Floats], loss: float, seed: int) -> Ran:
+    """One job with any plan of p4reduce."""
+    experiment = Experiment(
+        topology=spec, plan=plan, lanes=LANES, elements=arrays[0].size, seed=seed, faults=FaultOptions(loss=loss)
+    )
+    with Cluster(experiment) as cluster:
+
+        def work(comm: Communicator) -> Floats:
+            array = arrays[comm.rank].copy()
+            comm.all_reduce(array)
+            return array
+
+        sums = cluster.run_threads(work)
+        result = network_result(cluster.carrier)
+        network = cluster.carrier.network
+        busiest = max(one.bytes for one in network.fabric.links.values())
+        slots = sum(job.plan.slots for job in network.jobs if job.plan.aggregators)
+    check(plan, sums, arrays)
+    return Ran([result.communication_ps], busiest, slots)
+
+
+def run_plans(topology: Topology, plan: str, arrays: Sequence[Sequence[Floats]], loss: float, seed: int) -> Ran:
+    """Several jobs that begin together, each with a plan that is one job of the network."""
+    hosts = [host.name for host in topology.workers]
+    with EmbeddedSwitches(topology, bundled(LANES), seed=seed) as switches:
+        plans = []
+        for place, own in enumerate(arrays):
+            workers = tuple(hosts[place :: len(arrays)][: len(own)])
+            server = topology.servers[place % len(topology.servers)].name if plan == "ps" else None
+            made = switches.controller.plan(PlanRequest(plan, job=place + 1, workers=workers, server=server))
+            switches.controller.install(made)
+            plans.append(made)
+        with JobNetwork(switches, faults=Faults(loss=loss), seed=seed) as network:
+            jobs = [network.add(made) for made in plans]
+            sums = [[np.zeros_like(array) for array in own] for own in arrays]
+            for job, own, into in zip(jobs, arrays, sums, strict=True):
+                for index, array, target in zip(job.members.values(), own, into, strict=True):
+                    network.post(index, Post(Collective.ALL_REDUCE, array, target))
+                if job.server is not None:
+                    network.post(job.server, Post(Collective.ALL_REDUCE, None, np.zeros_like(own[0])))
+            watched = [index for job in jobs for index in job.members.values()]
+            network.advance(600 * 10**12, watched)
+            done = [network.done_ps(job) for job in jobs]
+            busiest = max(one.bytes for one in network.fabric.links.values())
+    for own, into in zip(arrays, sums, strict=True):
+        check(plan, into, own)
+    return Ran(done, busiest, sum(made.slots for made in plans if made.aggregators))
+
+
+# What each system's own paper shows.
+
+
+@record
+class PaperRow:
+    """A value that stands beside a figure of a paper."""
+
+    paper: str = column("paper")
+    figure: str = column("figure")
+    x: float = column("x", "{:g}")
+    seed: int = column("seed")
+    value: float = column("value", "{:.3f}")
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """A figure with a seed."""
+
+    paper: str
+    kib: int
+    seed: int
+
+
+def paper_cells(settings: CompareSettings) -> Iterator[PaperCell]:
+    """Each figure with each seed."""
+    for paper, seed in product(FIGURES, settings.seeds):
+        yield PaperCell(paper, settings.paper_kib, seed)
+
+
+def run_paper(cell: PaperCell) -> Iterator[PaperRow]:
+    """The rows of a figure."""
+    for figure, x, value in FIGURES[cell.paper](cell.kib * WORDS_IN_KIB, cell.seed):
+        yield PaperRow(cell.paper, figure, x, cell.seed, value)
+
+
+Figure = Iterator[tuple[str, float, float]]
+STAR: Final = "star:hosts=8,servers=4"
+
+
+def _arrays(elements: int, seed: int, density: float = 1.0) -> list[Floats]:
+    return [integers(seed, rank, elements, density) for rank in range(8)]
+
+
+def _switchml(elements: int, seed: int) -> Figure:
+    topology, arrays = load(STAR), [_arrays(elements, seed)]
+
+    def time_ps(lanes: int, loss: float) -> int:
+        system = SwitchML()
+        return run(
+            system, topology, jobs_of(system, topology, arrays, lanes), faults=Faults(loss=loss), seed=seed
+        ).done_ps[0]
+
+    base = time_ps(LANES, 0)
+    yield "time with payloads of x bytes, over 1,024 bytes", 256, time_ps(64, 0) / base
+    for loss in (0.0001, 0.001, 0.01):
+        yield "time with a loss of x, over none", loss, time_ps(LANES, loss) / base
+
+
+def _atp(elements: int, seed: int) -> Figure:
+    """Four jobs of two workers. ``x``: aggregators of the switch."""
+    topology = load(STAR)
+    arrays = [_arrays(elements // 4, seed)[:2] for _ in range(4)]
+
+    def outcome(cells: int, active: int, *, split: bool) -> tuple[float, float]:
+        system = Atp(cells, split=split)
+        jobs = jobs_of(system, topology, arrays, LANES)[:active]
+        found = run(system, topology, jobs, seed=seed)
+        servers = [one for one in found.ends if isinstance(one, Server)]
+        fallen = sum(one.collided for one in servers) / sum(one.contributions for one in servers)
+        return max(found.done_ps) / 1e6, fallen
+
+    for cells, active in product((8, 32, 128, 512), (1, 4)):
+        shared, fallen = outcome(cells, active, split=False)
+        split, _ = outcome(cells, active, split=True)
+        yield f"{active} of 4 jobs active: time with x aggregators shared, over split", cells, shared / split
+        yield f"{active} of 4 jobs active: share that falls back with x aggregators", cells, fallen
+
+
+def _omnireduce(elements: int, seed: int) -> Figure:
+    topology = load(STAR)
+    ring = run_plan(STAR, "ring", _arrays(elements, seed), 0.0, seed).done_ps[0]
+    for density in (1.0, 0.4, 0.1, 0.01):
+        system = SYSTEMS["omnireduce"]()
+        jobs = jobs_of(system, topology, [_arrays(elements, seed, density)], LANES)
+        took = run(system, topology, jobs).done_ps[0]
+        yield "time with x of blocks not zero, over a dense ring", density, took / ring
+
+
+def _rina(elements: int, seed: int) -> Figure:
+    """``x``: racks, of four, whose switch can add; which ones is drawn."""
+    base = "leaf-spine:leaves=4,spines=2,hosts=4,servers=4"
+    leaves = [f"leaf{number}" for number in range(1, 5)]
+    arrays = [integers(seed, rank, elements) for rank in range(16)]
+    ring = run_plan(base, "ring", arrays, 0.0, seed).done_ps[0]
+    for count in range(5):
+        chosen = sorted(Random(seed).sample(leaves, count))  # noqa: S311  (reproducible, not secret)
+        spec = f"{base},capable={'+'.join(chosen) or 'none'}"
+        rina = run_plan(spec, "rina", arrays, 0.0, seed).done_ps[0]
+        system, topology = Atp(), load(spec)
+        atp = run(system, topology, jobs_of(system, topology, [arrays], LANES), seed=seed).done_ps[0]
+        yield "time with x of 4 racks programmable, over a ring", count, rina / ring
+        yield "time with x of 4 racks programmable, over ATP", count, rina / atp
+
+
+FIGURES: Final = {"SwitchML": _switchml, "ATP": _atp, "OmniReduce": _omnireduce, "Rina": _rina}

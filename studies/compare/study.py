@@ -1,0 +1,222 @@
+"""The comparison on equal terms: the field's systems and p4reduce's plans on the same links, losses and tensors."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from statistics import fmean
+from typing import Any, Final
+
+from studies.compare.cells import (
+    DEVELOPED,
+    FIGURES,
+    HELD_OUT,
+    OURS,
+    QUICK,
+    CompareRow,
+    CompareSettings,
+    PaperRow,
+    Setting,
+    cells,
+    cost,
+    paper_cells,
+    run_cell,
+    run_paper,
+)
+from studies.frame import (
+    Bar,
+    Column,
+    Measure,
+    Part,
+    Rows,
+    Study,
+    StudyResult,
+    Table,
+    at_least,
+    at_most,
+    by_field,
+    by_seed,
+    percent,
+)
+from studies.pages import Chart
+
+KEY: Final = tuple(one.name for one in fields(Setting))
+_MEANS: Final = ("time_us", "over_best", "busiest_bytes", "slots", "jain")
+
+
+def _worst(rows: Rows, _base: Rows) -> float:
+    return float(max(row.over_best for row in rows))
+
+
+PARTS: Final = (
+    Part("systems", "Systems by setting: what is not named stands at 256 KiB, 10G, all switches, no loss, one job",
+         cells, run_cell, CompareRow, by=(*KEY, "system"),
+         mean=(*_MEANS, Measure("worst", Column("worst seed", "{:.2f}"), _worst, max)), cost=cost,
+         brief=(*KEY, "system", "over_best")),
+    Part("papers", "What each paper shows", paper_cells, run_paper, PaperRow, by=("paper", "figure", "x"),
+         mean=("value",), cost=lambda cell: 20.0 * cell.kib),
+)  # fmt: skip
+
+
+def _named(key: dict[str, Any]) -> str:
+    """A setting in words: what of it is not as usual."""
+    usual = Setting("")
+    parts = []
+    for name, show in (
+        ("deployed", "{:.0%} of switches"),
+        ("loss", "loss {:.1%}"),
+        ("density", "{:.0%} dense"),
+        ("kib", "{} KiB"),
+        ("jobs", "{} jobs"),
+        ("rate", "{}"),
+    ):
+        if key[name] != getattr(usual, name):
+            parts.append(show.format(key[name]))
+    return ", ".join([*parts, *(["same blocks"] if key["alike"] else [])]) or "as usual"
+
+
+def _settings(result: StudyResult) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each setting once, in words, with the time over the best plan's bound of each system."""
+    found: dict[str, dict[str, float]] = {}
+    for point in result.points.get("systems", ()):
+        found.setdefault(_named(point.key), {})[point["system"]] = point["over_best"]
+    yield from found.items()
+
+
+def tables(result: StudyResult) -> Iterator[Table]:
+    """Who is fastest where, p4reduce or not; and papers beside packets."""
+    rows = []
+    for name, times in _settings(result):
+        order = sorted(times, key=lambda system: times[system])
+        own = [system for system in order if system in OURS]
+        first = order[0]
+        ahead = f"{times[own[0]] / times[first]:.2f}" if own else "-"
+        best = f"{own[0]} {times[own[0]]:.2f}" if own else "none runs"
+        rows.append((name, f"{first} {times[first]:.2f}", best, ahead, f"{order[-1]} {times[order[-1]]:.2f}"))
+    if rows:
+        headings = ("setting", "fastest", "p4reduce's best", "p4reduce / fastest", "slowest")
+        yield "Who is fastest, where p4reduce is and where it is not: time over the best plan's bound", headings, rows
+    if result.of("papers"):
+        said = [(paper, says, "; ".join(_shown(result, paper)), because) for paper, says, because in PAPERS]
+        yield "Papers beside packets", ("system", "paper says", "packets here say", "because"), said
+
+
+def _shown(result: StudyResult, paper: str) -> Iterator[str]:
+    for (figure,), rows in by_field(result.rows("papers", paper=paper), "figure"):
+        values = (f"{fmean(row.value for row in own):.2f} at {x:g}" for (x,), own in by_field(rows, "x"))
+        yield f"{figure}: {', '.join(values)}"
+
+
+PAPERS: Final = (
+    ("SwitchML",
+     "larger payloads are faster, by the share of headers; losses of 0.01 to 0.1 % cost little, 1 % much",
+     "a frame of 256 bytes of payload has 86 bytes around it on the wire, one of 1,024 as many; a slot stands still "
+     "until a time-out, and a chunk has as many chances to lose something as the job has links"),
+    ("ATP",
+     "where jobs are active at different times, sharing aggregators beats a static split; with contention more falls "
+     "back to the server, and throughput goes down gradually",
+     "a job alone finds all aggregators when they are shared, and a quarter of them when they are split; where all "
+     "are active and memory is short, chunks collide with those of all jobs, and one of which a part has collided "
+     "waits for a resend: there a split is as good, or better"),
+    ("OmniReduce",
+     "time falls with the share of blocks that are not zero, and beats a dense ring",
+     "blocks that no worker has cost nothing; the union of the workers' blocks is what is sent down, so gains begin "
+     "where the union is small: each of 8 workers draws its own blocks"),
+    ("Rina",
+     "the more racks can add, the more a ring of racks gains over a ring of workers, and over a parameter server with "
+     "aggregation where few can",
+     "a server's link carries a frame for each worker whose rack does not add. A ring that is pipelined frame by frame "
+     "is limited by bytes, not by its steps, of which Rina saves most: bytes fall only when most racks add"),
+)  # fmt: skip
+
+
+def bars(result: StudyResult) -> Iterable[Bar]:
+    """What each paper must show here, and how p4reduce's tree stands beside each system."""
+
+    def paper(name: str, figure: str, x: float) -> dict[int | None, float]:
+        return result.values("papers", "value", paper=name, figure=figure, x=x)
+
+    yield Bar("SwitchML: time with payloads of 256 bytes, over 1,024", at_least(1.1),
+              paper("SwitchML", "time with payloads of x bytes, over 1,024 bytes", 256), "{:.2f}")  # fmt: skip
+    slow = "time with a loss of x, over none"
+    yield Bar("SwitchML: time at a loss of 0.01 %, over none", at_most(1.1), paper("SwitchML", slow, 0.0001), "{:.2f}")
+    yield Bar("SwitchML: time at a loss of 1 %, over none", at_least(1.15), paper("SwitchML", slow, 0.01), "{:.2f}")
+    alone = "1 of 4 jobs active: time with x aggregators shared, over split"
+    yield Bar("ATP: one job of four is active, 8 aggregators: time shared over split", at_most(0.9),
+              paper("ATP", alone, 8), "{:.2f}")  # fmt: skip
+    fallen = "4 of 4 jobs active: share that falls back with x aggregators"
+    yield Bar("ATP: share that falls back, 8 aggregators less 512", at_least(0.1),
+              by_seed(lambda few, many: few - many, paper("ATP", fallen, 8), paper("ATP", fallen, 512)),
+              percent())  # fmt: skip
+    dense = "time with x of blocks not zero, over a dense ring"
+    yield Bar("OmniReduce: time at 1 % over that at 100 %", at_most(0.35),
+              by_seed(lambda few, all_: few / all_, paper("OmniReduce", dense, 0.01), paper("OmniReduce", dense, 1.0)),
+              "{:.2f}")  # fmt: skip
+    over = "time with x of 4 racks programmable, over a ring"
+    yield Bar("Rina: time over a ring, all racks programmable", at_most(0.7), paper("Rina", over, 4), "{:.2f}")
+    yield Bar("Rina: the same, two of four racks", None, paper("Rina", over, 2), "{:.2f}")
+    yield Bar("Rina: time over ATP, two of four racks", at_most(0.5),
+              paper("Rina", "time with x of 4 racks programmable, over ATP", 2), "{:.2f}")  # fmt: skip
+    for system in ("switchml", "atp", "omnireduce", "sharp"):
+        for loss in (0.0, 0.01):
+            ours, theirs = (
+                result.values("systems", "over_best", axis="loss", loss=loss, system=one) for one in ("steiner", system)
+            )
+            yield Bar(f"p4reduce's tree over {system}, loss {loss:.0%}", None,
+                      by_seed(lambda one, other: one / other, ours, theirs), "{:.2f}")  # fmt: skip
+    if result.of("systems"):
+        behind = [times for _, times in _settings(result) if set(times) & set(OURS)]
+        first = sum(min(times, key=lambda one: times[one]) in OURS for times in behind)
+        yield Bar("settings in which a plan of p4reduce's own is fastest", None, {None: float(first)}, "{:.0f}",
+                  seeds="any", note=f"of {len(behind)} in which one runs")  # fmt: skip
+
+
+def lead(result: StudyResult) -> str:
+    """What was run."""
+    return (
+        f"{result.settings.topology}: each system is a P4 program of its own, written from its paper, on the same "
+        "embedded switches, links and virtual time as p4reduce's plans. All get windows by the bandwidth-delay "
+        "product, exponents ahead, and time-outs by measurement. Every sum is checked, and must be exact. Time over "
+        "the best plan's bound: over the least time that any plan of trees could have for one job's dense tensor on "
+        "this network, so sparse tensors can be below 1, and several jobs count as if each were alone. sharp has links "
+        "that repair what they lose: there a loss is a delay. Slots: chunks for which the switches reserve memory "
+        "(p4reduce's plans: of all their trees), or that ATP used at most. striped, packing, rina, halving-doubling "
+        "and double-binary-tree take no part where jobs contend."
+    )
+
+
+def _over(axis: str, x: str, text: str, scale: str = "linear") -> Chart:
+    return Chart(axis.replace(" ", "-"), f"Time over the best plan's bound, by {text}", "systems", x, "over_best",
+                 ("system",), where={"axis": axis}, xscale=scale, yscale="log", line=1)  # fmt: skip
+
+
+CHARTS: Final = (
+    _over("deployment", "deployed", "the share of switches that can add"),
+    _over("loss", "loss", "loss of each link", "symlog"),
+    Chart("density", "Time over the best plan's bound, by the share of blocks that are not zero", "systems", "density",
+          "over_best", ("system",), panel="alike", where={"axis": "density"}, xscale="log", yscale="log", line=1),
+    _over("size", "kib", "the tensor", "log"),
+    _over("jobs", "jobs", "the number of jobs that begin together", "log"),
+    _over("rate", "rate", "the rate of links"),
+    Chart("bytes", "Bytes of the busiest link, by loss", "systems", "loss", "busiest_bytes", ("system",),
+          where={"axis": "loss"}, xscale="symlog", yscale="log"),
+    Chart("slots", "Slots of a switch, by the number of jobs", "systems", "jobs", "slots", ("system",),
+          where={"axis": "jobs"}, xscale="log"),
+    Chart("fairness", "Jain's index of the jobs' speeds", "systems", "jobs", "jain", ("system",),
+          where={"axis": "jobs"}, xscale="log"),
+    *(Chart(f"paper-{paper.lower()}", f"{paper}: what its paper shows, on packets", "papers", "x", "value", ("figure",),
+            panel="figure", where={"paper": paper}, xscale="symlog" if paper == "SwitchML" else "linear")
+      for paper in FIGURES),
+)  # fmt: skip
+STUDY: Final = Study(
+    "compare",
+    "In-network aggregation on equal terms, packet by packet",
+    "In-network aggregation on equal terms: SwitchML, ATP, OmniReduce, a tree as SHARP's, and p4reduce's plans.",
+    CompareSettings,
+    QUICK,
+    PARTS,
+    DEVELOPED,
+    HELD_OUT,
+    bars,
+    CHARTS,
+    lead,
+    tables=tables,
+)
