@@ -291,7 +291,8 @@ def test_strangers_that_say_nothing_are_bounded_and_a_member_comes_in_by_their_s
 def test_whatever_happens_to_the_network_while_a_tree_is_installed_may_have_hit_that_tree():
     star = load("star:hosts=3")
     plan = SimpleNamespace(epoch=0, paths={}, topology=star)
-    trees = coordinator.Trees(star, None, None, plan, None, hosts=HOSTS, registers=True)
+    stand = coordinator.Stand((plan,))
+    trees = coordinator.Trees(star, None, None, stand, None, hosts=HOSTS, registers=True)
     trees.reach.links.add(frozenset(("h1", "s1")))
     trees.next([0], 1)
     assert not trees.damaged
