@@ -155,12 +155,16 @@ def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
 
     Slots of workers that add up cannot be read, so they and the workers below them are always named, as in a ring.
     """
-    hosts = {name for relay in plan.relays for name in (relay.name, *(child.name for child in relay.children))}
     silent = {_asks_for_all(plan, aggregator, seq, read) for aggregator in plan.aggregators}
     missing: set[str] = set()
     for top in _tops(plan):
         missing |= _missing_names(plan, top, seq, read)
-    return frozenset(missing | (silent - {""}) | hosts)
+    return frozenset(missing | (silent - {""}) | relaying(plan))
+
+
+def relaying(plan: Plan) -> set[str]:
+    """Workers that add up for others, and whoever is a child of one."""
+    return {name for relay in plan.relays for name in (relay.name, *(child.name for child in relay.children))}
 
 
 def _asks_for_all(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> str:

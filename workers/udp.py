@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from errno import EAGAIN, ECONNREFUSED, EINTR, EINVAL, EIO, EMSGSIZE, ENOBUFS
@@ -664,12 +664,14 @@ class Driver:
         """Take back :meth:`stop`."""
         self._stop.clear()
 
-    def replace(self, index: int, spec: EndpointSpec | None) -> None:
-        """In the place of an endpoint there is another one of the same address from now on, or none."""
+    def replace(self, indices: Iterable[int], specs: Sequence[EndpointSpec]) -> list[int]:
+        """In the place of these endpoints there are others from now on, as many as are wanted; their indices."""
         with self._alone():
-            self._retire(index)
-            if spec is not None and self._endpoints.add(spec) != index:
-                raise ValueError(f"endpoint {index}: {spec.link} is not its address")
+            for index in indices:
+                self._retire(index)
+            made = [self._endpoints.add(spec) for spec in specs]
+            self._port.record["endpoints"] = len(self._endpoints)
+            return made
 
     def _retire(self, index: int) -> None:
         record = self._endpoints.records[index]

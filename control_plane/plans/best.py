@@ -176,6 +176,20 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
     return name, parts
 
 
+def trees_named(name: str, problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
+    """The trees of a plan for a job that may have several at once; one without a layout where the plan lays it out.
+
+    The name says what ``best`` took, with or without ``relays`` (:func:`fastest`). Raises `PlanError` where the plan
+    has no trees here.
+    """
+    if name in FORESTS:
+        return name, FORESTS[name](problem)
+    if name == BEST:
+        chosen, parts = fastest(problem, relays=relays)
+        return f"{BEST} ({chosen})", parts
+    return name, [Part(None)]
+
+
 def floor_ps(problem: Problem) -> int:
     """The time that every plan takes at least in which integers are added, in ps, on an idle network without losses.
 

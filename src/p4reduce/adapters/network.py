@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,12 +16,16 @@ import numpy as np
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans.best import trees_named
+from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.group.backend import COLLECTIVES, Call, Figure, FloatArray, Served, as_carried, part, refuse_narrow
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.remote import Membership
 from p4reduce.group.rendezvous import Rendezvous
+from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.virtual import Stop
+from p4reduce.runs.jobs import tree_requests
 from p4reduce.runs.launch import Listener
 from p4reduce.topologies import Topology
 from p4reduce.workers.records import State
@@ -70,13 +74,13 @@ class Group:
         self,
         name: str,
         hosts: tuple[str, ...],
-        job: Job | None,
+        trees: Sequence[tuple[Job, int]],
         folder: Path,
         *,
         changed: threading.Condition,
         now_ps: int,
     ) -> None:
-        self.name, self.hosts, self.job, self.folder = name, hosts, job, folder
+        self.name, self.hosts, self.trees, self.folder = name, hosts, trees, folder
         self.label: Final = name if name.isprintable() and 0 < len(name) <= 64 else short(name)
         """its name in messages, whatever users call it"""
         self._changed, self.begun_ps = changed, now_ps
@@ -85,7 +89,7 @@ class Group:
         self.open: Open | None = None
         self.failure: ClusterError | None = None
         self.rounds = 0
-        self.saturated = 0
+        self.saturated = [0] * len(trees)
         self.rendezvous = Rendezvous(
             len(hosts), server=False, carry=self._carry, start_ps=self.begun_ps, patience_s=24 * 3600.0
         )
@@ -234,36 +238,28 @@ class SharedNetwork:
         """Jobs that are there."""
         return list(self._groups)
 
-    def begin(self, name: str, hosts: Sequence[str], plan: str) -> Path:
-        """Install a job's tree (or ring) and wait for its ranks at the socket whose folder is returned.
+    def begin(self, name: str, hosts: Sequence[str], plan: str, elements: int | None = None) -> Path:
+        """Install a job's tree, trees or ring and wait for its ranks at the socket whose folder is returned.
 
-        Rank r is at ``hosts[r]``. It begins now, and no time passes until its ranks are there. After an error nothing
-        of it is left.
+        Rank r is at ``hosts[r]``. It begins now, and no time passes until its ranks are there. ``elements`` of its
+        collectives decide which trees are best. After an error nothing of it is left.
         """
         if name in self._groups:
             raise ClusterError(f"{short(name)} is in the network already")
-        job = None
-        if len(hosts) > 1:
-            number = self._free_number()
-            installed = self._switches.controller.start_job(PlanRequest(plan, job=number, workers=tuple(hosts)))
-            try:
-                job = self._network.add(installed)
-            except BaseException:
-                self._switches.controller.uninstall(installed)
-                raise
+        trees = self._install(plan, tuple(hosts), elements) if len(hosts) > 1 else []
         folder = self.folder / self._folder_name(name)
         try:
             folder.mkdir(mode=0o700)
             try:
-                group = Group(name, tuple(hosts), job, folder, changed=self._changed, now_ps=self.now_ps)
+                group = Group(name, tuple(hosts), trees, folder, changed=self._changed, now_ps=self.now_ps)
             except BaseException:
                 folder.rmdir()
                 raise
         except OSError as error:
-            self._uninstall(job)
+            self._uninstall(trees)
             raise ClusterError(f"{folder}: {error.strerror}") from None
         except BaseException:
-            self._uninstall(job)
+            self._uninstall(trees)
             raise
         self._groups[name] = group
         return folder
@@ -296,7 +292,7 @@ class SharedNetwork:
         group.listener.close(CLOSE_S)
         (group.folder / "socket").unlink(missing_ok=True)
         group.folder.rmdir()
-        self._uninstall(group.job)
+        self._uninstall(group.trees)
 
     def advance(self, until_ps: int | None = None, *, patience_s: float = 60.0) -> list[Ended]:
         """Let time pass until a job ends, or until a time; the jobs that have ended, none where time is what ended it.
@@ -340,15 +336,35 @@ class SharedNetwork:
 
     # --- inside
 
+    def _install(self, plan: str, hosts: tuple[str, ...], elements: int | None) -> list[tuple[Job, int]]:
+        """The trees of a job, and the weight of each."""
+        controller = self._switches.controller
+        problem = Problem(self.topology, hosts, lanes=controller.program.lanes, elements=elements)
+        named, parts = trees_named(plan, problem)
+        request = PlanRequest(named, job=0, workers=hosts, elements=elements)
+        trees: list[tuple[Job, int]] = []
+        try:
+            for one, part in zip(tree_requests(request, parts, controller.resources.slots), parts, strict=True):
+                installed = controller.start_job(replace(one, job=self._free_number()))
+                try:
+                    trees.append((self._network.add(installed), part.weight))
+                except BaseException:
+                    controller.uninstall(installed)
+                    raise
+        except BaseException:
+            self._uninstall(trees)
+            raise
+        return trees
+
     def _free_number(self) -> int:
-        used = {group.job.plan.job for group in self._groups.values() if group.job is not None}
+        used = {job.plan.job for group in self._groups.values() for job, _ in group.trees}
         while True:
             self._numbers = self._numbers % MOST_JOBS + 1
             if self._numbers not in used:
                 return self._numbers
 
-    def _uninstall(self, job: Job | None) -> None:
-        if job is not None:
+    def _uninstall(self, trees: Sequence[tuple[Job, int]]) -> None:
+        for job, _ in trees:
             self._network.give_up(job)
             self._network.retire(job)
             self._switches.controller.uninstall(job.plan)
@@ -392,7 +408,7 @@ class SharedNetwork:
     def _post_due(self, group: Group, now_ps: int) -> None:
         assert group.open is not None  # noqa: S101
         opened = group.open
-        if group.job is None:  # alone: a sum of one is there at once
+        if not group.trees:  # alone: a sum of one is there at once
             for call in opened.calls:
                 call.done_ps = max(call.start_ps, now_ps)
             group.finish()
@@ -401,16 +417,26 @@ class SharedNetwork:
             call = opened.calls[rank]
             if call.start_ps > now_ps:
                 continue
-            index = group.job.members[group.hosts[rank]]
-            collective = COLLECTIVES[as_carried(call.operation, ring=bool(group.job.plan.ring))]
-            given = part(collective, opened.copies[rank], call.iteration, 0.0, call.options, serves=False)
-            self._network.post(index, given)
+            for job, where in self._parts(group, call):
+                index = job.members[group.hosts[rank]]
+                collective = COLLECTIVES[as_carried(call.operation, ring=bool(job.plan.ring))]
+                given = part(collective, opened.copies[rank][where], call.iteration, 0.0, call.options, serves=False)
+                self._network.post(index, given)
+                opened.active[index] = rank
             opened.unposted.remove(rank)
-            opened.active[index] = rank
+
+    def _parts(self, group: Group, call: Call) -> list[tuple[Job, slice]]:
+        """Which trees carry a collective, and what each does of it."""
+        first = group.trees[0][0]
+        if call.operation == "barrier":
+            return [(first, slice(None))]
+        bounds = shares(call.array.size, [weight for _, weight in group.trees], first.plan.lanes)
+        found = [(job, slice(a, b)) for (job, _), (a, b) in zip(group.trees, bounds, strict=True) if b > a]
+        return found or [(first, slice(None))]
 
     def _collect(self, opened: list[Group]) -> None:
         for group in opened:
-            if group.open is None or group.job is None:
+            if group.open is None or not group.trees:
                 continue
             for index, rank in list(group.open.active.items()):
                 status = self._network.status(index)
@@ -418,12 +444,13 @@ class SharedNetwork:
                     group.fail(CollectiveError(f"{group.label}: {self._network.hosts[index]}: {status.error}"))
                     break
                 if status.state is not State.ACTIVE:
-                    group.open.calls[rank].done_ps = status.done_at_ps
+                    call = group.open.calls[rank]
+                    call.done_ps = max(call.done_ps, status.done_at_ps)
                     del group.open.active[index]
             else:
                 if not group.open.active and not group.open.unposted:
-                    most = max(status.saturated for status in self._network.statuses(group.job))
-                    beyond = most > group.saturated and group.open.calls[0].options.words
+                    most = [max(one.saturated for one in self._network.statuses(job)) for job, _ in group.trees]
+                    beyond = most != group.saturated and group.open.calls[0].options.words
                     group.saturated = most
                     group.finish(SaturatedError(f"{group.label}: a sum of int32 lies beyond int32") if beyond else None)
                     self.on_round(group.name, group.rounds)

@@ -1,12 +1,13 @@
 """Hosts for jobs of other schedulers, by the placement policies and queue orders of the orchestrator."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.placement import Cluster, Load, Racks, order_named, place, placement_named
 from p4reduce.control_plane.placement.policies import sorted_queue, work
+from p4reduce.control_plane.plans.best import BEST, FORESTS
 from p4reduce.control_plane.scheduling.task import Task, Wanted
 from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
@@ -25,6 +26,8 @@ class Request:
 
     task: Task
     hosts: tuple[str, ...] = ()
+    plan: str = ""
+    """that it asks for; '': a tree, or a ring where that is predicted to be faster"""
 
 
 def is_marked(comment: str) -> bool:
@@ -36,14 +39,22 @@ def request_of(name: str, comment: str, workers: int, owner: str = "") -> Reques
     """A job from its comment.
 
     Fields: ``elements`` of the model (float32 or int32), ``rounds``, ``training`` (time of computing in a round, such
-    as '20us'), ``hosts`` (names, separated by commas; otherwise they are chosen). `PlanError` names the field.
+    as '20us'), ``hosts`` (names, separated by commas; otherwise they are chosen), ``plan`` (one of :data:`ASKED`).
+    `PlanError` names the field.
     """
     values: dict[str, Any] = {}
     hosts: tuple[str, ...] = ()
+    plan = ""
+    known = (*_FIELDS, "hosts", "plan")
     for word in comment.split()[1:]:
         field, equals, text = word.partition("=")
-        if not equals or field not in (*_FIELDS, "hosts"):
-            raise PlanError(f"comment: {short(word)} is none of {', '.join(f'{one}=…' for one in (*_FIELDS, 'hosts'))}")
+        if not equals or field not in known:
+            raise PlanError(f"comment: {short(word)} is none of {', '.join(f'{one}=…' for one in known)}")
+        if field == "plan":
+            if text not in ASKED:
+                raise PlanError(f"comment: plan: {short(text)} is none of {', '.join(ASKED)}")
+            plan = text
+            continue
         if field == "hosts":
             hosts = tuple(filter(None, text.split(",")))
             if len(hosts) != workers or len(set(hosts)) != workers:
@@ -58,7 +69,7 @@ def request_of(name: str, comment: str, workers: int, owner: str = "") -> Reques
             raise PlanError(f"comment: {field}: {short(text)} is no number as in '{_EXAMPLES[field]}'") from None
     if "elements" not in values:
         raise PlanError("comment: elements: the size of the model is needed, as in 'p4reduce elements=61706 rounds=10'")
-    return Request(Task(name, "", (), owner=owner, wanted=Wanted(workers), **values), hosts)
+    return Request(Task(name, "", (), owner=owner, wanted=Wanted(workers), **values), hosts, plan)
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
@@ -71,6 +82,8 @@ _EXAMPLES: Final = {"elements": "elements=61706", "rounds": "rounds=10", "traini
 
 TREE: Final = "steiner"
 RING: Final = "ring"
+ASKED: Final = (BEST, TREE, RING, *FORESTS)
+"""plans that a job may ask for; some are several trees, which take half of a switch's slots together"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,9 @@ class Chosen:
 
     hosts: tuple[str, ...]
     plan: str
-    """of the tree, or of the ring; '' for a job of one host"""
+    """of the tree, of the trees, or of the ring; '' for a job of one host"""
+    elements: int | None = field(default=None, compare=False)
+    """of its collectives"""
 
 
 class Planner:
@@ -131,12 +146,13 @@ class Planner:
                 self.begin(name, tasks[name], found[name].hosts)
         return found, reasons
 
-    def plan_for(self, task: Task, hosts: Collection[str]) -> Chosen:
-        """How a job reduces at given hosts: through a tree, or around a ring where that is predicted to be faster."""
+    def plan_for(self, task: Task, hosts: Collection[str], plan: str = "") -> Chosen:
+        """How a job reduces at given hosts: by its plan, or else through a tree, or a ring that is predicted faster."""
         ordered = tuple(sorted(hosts, key=self._index.__getitem__))
         if len(ordered) < 2:
             return Chosen(ordered, "")
-        return Chosen(ordered, TREE if self._cluster(self.hosts).load(task, ordered).slots else RING)
+        chosen = plan or (TREE if self._cluster(self.hosts).load(task, ordered).slots else RING)
+        return Chosen(ordered, chosen, task.elements)
 
     def begin(self, name: str, task: Task, hosts: Collection[str]) -> None:
         """A job has these hosts, whoever chose them."""
@@ -162,9 +178,9 @@ class Planner:
             taken = [host for host in request.hosts if not cluster.free.get(host)]
             if taken:
                 raise Rejection(f"{request.task.name}: {taken[0]} is not free")
-            return self.plan_for(request.task, request.hosts)
+            return self.plan_for(request.task, request.hosts, request.plan)
         try:
-            return self.plan_for(request.task, place(request.task, cluster, self.policy).workers)
+            return self.plan_for(request.task, place(request.task, cluster, self.policy).workers, request.plan)
         except Rejection:
             raise
         except PlanError as error:  # a policy of somebody else that broke is no reason to stop planning

@@ -100,7 +100,7 @@ class RayJobs:
         try:
             for name, chosen in found.items():
                 try:
-                    folder = self._network.begin(name, chosen.hosts, chosen.plan)
+                    folder = self._network.begin(name, chosen.hosts, chosen.plan, chosen.elements)
                 except (PlanError, ControllerError) as error:
                     del waiting[name]
                     self._planner.end(name)

@@ -12,7 +12,7 @@ import numpy as np
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.plans.best import BEST, FORESTS, fastest
+from p4reduce.control_plane.plans.best import BEST, FORESTS, trees_named
 from p4reduce.control_plane.plans.forest import Part as TreePart
 from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.control_plane.plans.make import make_plan
@@ -334,11 +334,8 @@ def trees_of(
         raise PlanError(f"plan {given.plan}: several trees have no deadline; choose steiner")
     narrow = given.lane_bits != WORD_BITS  # hosts add float32, and relays int32
     problem = Problem(topology, workers, lanes=given.lanes, elements=given.typical_elements, in_network=narrow)
-    if given.plan in FORESTS:
-        return given.plan, FORESTS[given.plan](problem)
     lossy = any(probability > 0 for _, probability in given.faults)  # relays repair losses slowly
-    chosen, parts = fastest(problem, relays=not (narrow or lossy))
-    return f"{BEST} ({chosen})", parts
+    return trees_named(given.plan, problem, relays=not (narrow or lossy))
 
 
 def tree_requests(request: PlanRequest, parts: Sequence[TreePart], slots: int) -> list[PlanRequest]:

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -83,6 +84,39 @@ def times(tmp_path, order):
     return ended
 
 
+def test_jobs_of_several_trees_share_links_and_of_one_that_cannot_be_added_nothing_is_left(network):
+    hosts = (("h9", "h10", "h13"), ("h1", "h5", "h11", "h14", "h15"), ("h2", "h6", "h12", "h16"))
+    plans = ("best", "packing", "rina")
+    jobs = [
+        Ranks(network.begin(plan, at, plan, 5000), len(at), training(5000, 2, seed=len(at)))
+        for plan, at in zip(plans, hosts, strict=True)
+    ]
+    resources = network._switches.controller.resources
+    before = {switch.name: resources.free(switch.name) for switch in network.topology.switches}
+    add, plans_before = network._network.add, network._switches.controller.installed
+    first = iter([True])
+
+    def one(plan):
+        if not next(first, False):
+            raise ClusterError("there is no room for the second tree")
+        return add(plan)
+
+    with mock.patch.object(network._network, "add", one), pytest.raises(ClusterError, match="second tree"):
+        network.begin("more", ("h3", "h4", "h7"), "halving-doubling")
+    assert network._switches.controller.installed == plans_before
+    assert {switch.name: resources.free(switch.name) for switch in network.topology.switches} == before
+    ended = []
+    while network.names:
+        for one in network.advance():
+            ended.append((one.name, one.rounds, one.error))
+            network.remove(one.name)
+    for ranks in jobs:
+        ranks.join()
+        assert not ranks.errors
+        assert set(ranks.results.values()) == {2}
+    assert sorted(ended) == [(plan, 2, "") for plan in sorted(plans)]
+
+
 def test_who_comes_first_in_wall_clock_time_changes_nothing(tmp_path):
     for name in ("1", "2"):
         (tmp_path / name).mkdir()
@@ -149,7 +183,7 @@ def test_removed_while_its_ranks_wait(network):
     assert again.results == {0: 3, 1: 3}
 
 
-@pytest.mark.parametrize("plan", ["steiner", "ring"])
+@pytest.mark.parametrize("plan", ["steiner", "ring", "halving-doubling"])
 def test_what_goes_wrong_with_one_collective_is_told_to_all_and_the_next_works(network, plan):
     def work(comm):
         said = []
@@ -210,8 +244,10 @@ def test_a_name_is_there_once_and_trees_are_given_back(network):
         network.begin("a", ("h9", "h10"), "steiner")
     network.remove("a")
     for number in range(40):
-        network.begin(f"b{number}", ("h9", "h10", "h13"), "steiner")
+        network.begin(f"b{number}", ("h9", "h10", "h13"), ("steiner", "rina")[number % 2])
         network.remove(f"b{number}")
+    resources = network._switches.controller.resources
+    assert {resources.free(switch.name) for switch in network.topology.switches} == {resources.slots}
     assert network.names == []
     assert list(network.folder.iterdir()) == []
 

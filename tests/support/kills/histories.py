@@ -442,8 +442,9 @@ class World:
         return rng.choice(
             (
                 {"beat": number, "calls": other, "held": term, "rests": other},
+                {"beat": 0, "calls": True, "held": None, "rests": False, "waits": [number], "told": [other]},
                 {"beat": 0, "calls": True, "held": None, "rests": False, "waits": number, "told": other},
-                {"beat": 0, "calls": True, "held": None, "rests": False, "waits": 0, "told": {"seq": other}},
+                {"beat": 0, "calls": True, "held": None, "rests": False, "waits": [0], "told": [{"seq": other}]},
                 {"beat": number},
                 {"stopped": term, "finished": number, "contributors": other, "operation": None, "root": -1},
                 {"stopped": self._presence.term},
@@ -452,7 +453,7 @@ class World:
                 {"left": number},
                 {"join": number},
                 {"prepare": term},
-                {"commit": {}, "endpoint": None},
+                {"commit": {}, "endpoints": []},
                 {"excluded": "you"},
                 {"released": True},
                 {"hold": None},

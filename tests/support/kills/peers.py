@@ -178,7 +178,7 @@ class Peer:
     def _beat(self) -> None:
         waits: dict[str, Any] = {}
         if self._trying:
-            waits = {"waits": self._finished, "told": None}
+            waits = {"waits": [self._finished], "told": [None]}
         calls = self._calling is not None
         rests = calls and not self._trying
         self.say({"beat": self._finished, "calls": calls, "held": self._held, "rests": rests, **waits})

@@ -18,6 +18,13 @@ def test_hosts_may_be_named():
     assert request_of("job-7", "p4reduce elements=1 hosts=h3,h1", 2).hosts == ("h3", "h1")
 
 
+def test_a_plan_may_be_named():
+    assert [request_of("job-7", f"p4reduce elements=1{plan}", 2).plan for plan in ("", " plan=packing")] == [
+        "",
+        "packing",
+    ]
+
+
 @pytest.mark.parametrize("comment", ["", "p4reducer elements=1", "hello p4reduce", "P4REDUCE"])
 def test_others_are_not_marked(comment):
     assert not is_marked(comment)
@@ -38,6 +45,7 @@ def test_the_first_word_marks(comment):
         ("elements=-5", "elements"),
         ("elements=1 rounds=0", "rounds"),
         ("elements=1 training=soon", "training"),
+        ("elements=1 plan=ps", "plan: 'ps' is none of best"),
         ("elements=1 hosts=h1", "hosts"),
         ("elements=1 hosts=h1,h1", "hosts"),
         ("elements=1 $(touch x)", "none of"),

@@ -353,7 +353,7 @@ class _Slurms:
             task = request_of(name, self._jobs[name].comment, job.node_count).task
             chosen = self._planner.plan_for(task, job.nodes)
             self._planner.begin(name, task, chosen.hosts)
-            self._network.begin(name, chosen.hosts, chosen.plan)
+            self._network.begin(name, chosen.hosts, chosen.plan, chosen.elements)
             self.chosen[job.number] = chosen
             return True
         return not self._network.joined(name)

@@ -520,7 +520,7 @@ class SlurmService:
     def _release(self, number: int, name: str, chosen: Chosen) -> None:
         """Trees first, then Slurm."""
         try:
-            self._network.begin(name, chosen.hosts, chosen.plan)
+            self._network.begin(name, chosen.hosts, chosen.plan, chosen.elements)
         except (PlanError, ControllerError) as error:
             self._planner.end(name)
             self._explain(number, f"no tree: {error}")

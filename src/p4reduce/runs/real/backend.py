@@ -269,6 +269,7 @@ class RealBackend:
         self._spec = spec
         self._endpoints = Endpoints(None if spec.records is None else Path(spec.records))
         self._places = {one.job: (self._endpoints.add(one), one) for one in spec.endpoints}
+        self._trees = spec.trees
         self._began_ns = time.monotonic_ns()
         where = spec.socket
         self.port = Port(
@@ -510,7 +511,7 @@ class RealBackend:
 
     def _parts(self, operation: str, index: int, elements: int, bits: int) -> list[tuple[int, slice]]:
         """Which endpoints carry an operation, and what of the array each does."""
-        trees = self._spec.trees if operation == "all_reduce" else []
+        trees = self._trees if operation == "all_reduce" else []
         if not trees:
             return [(index, slice(0, elements))]
         bounds = shares(elements, [weight for _, weight in trees], self._spec.lanes * (WORD_BITS // bits))

@@ -19,7 +19,6 @@ from p4reduce.control_plane.counters import Operation, SwitchCounters, parts_bou
 from p4reduce.control_plane.entries import explain_waits
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.best import BEST, FORESTS
-from p4reduce.control_plane.plans.forest import Part
 from p4reduce.control_plane.resources import SLOTS
 from p4reduce.group.backend import SERVED, FloatArray, as_carried
 from p4reduce.group.errors import ClusterError
@@ -72,8 +71,16 @@ class Assignment:
     """Host of the parameter server, where the collective needs one."""
     requests: tuple[PlanRequest, ...]
     """One, or one for each tree of the plan."""
-    weights: tuple[int, ...] = (1,)
+    weights: tuple[int, ...]
     """Of each tree."""
+    whole: PlanRequest
+    """Before it was divided among trees."""
+
+    def trees(
+        self, experiment: Experiment, topology: Topology, workers: tuple[str, ...]
+    ) -> tuple[tuple[PlanRequest, ...], tuple[int, ...]]:
+        """As those of this one, for other workers in what is left of the network."""
+        return _divided(replace(self.whole, workers=workers), experiment, topology, several=True)
 
     @property
     def request(self) -> PlanRequest:
@@ -111,25 +118,22 @@ class Assignment:
             job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
         narrow = experiment.target == "bmv2" and experiment.deadline_ps is None
         window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if narrow else WINDOW)
-        parts = [Part(None)]
         if operation != "all_reduce" and plan in FORESTS:  # only sums have several trees
             plan = "steiner" if any(switch.capable for switch in topology.switches) else "ps"
-        elif operation == "all_reduce":
-            plan, parts = trees_of(experiment, topology, workers, several=several)
-        request = PlanRequest(
+        whole = PlanRequest(
             plan=plan,
             job=job,
             workers=members,
             server=server,
             lanes=experiment.lanes,
-            window=window if len(parts) == 1 else max(LEAST_WINDOW, window // len(parts)),
+            window=window,
             elements=experiment.typical_elements,
             deadline_ps=experiment.deadline_ps,
         )
-        requests = tree_requests(request, parts, SLOTS)
-        return Assignment(
-            workers, servers[0] if servers else None, tuple(requests), tuple(part.weight for part in parts)
-        )
+        divided: tuple[tuple[PlanRequest, ...], tuple[int, ...]] = (whole,), (1,)
+        if operation == "all_reduce":
+            divided = _divided(whole, experiment, topology, several=several)
+        return Assignment(workers, servers[0] if servers else None, *divided, whole)
 
     def participants(self, job: Job) -> list[str]:
         """Hosts with an endpoint in ``job``: workers in rank order, then the server's."""
@@ -141,6 +145,19 @@ class Assignment:
     def rank(self, host: str) -> int:
         """A worker's place; the number of workers for a server's host."""
         return self.workers.index(host) if host in self.workers else len(self.workers)
+
+
+def _divided(
+    whole: PlanRequest, experiment: Experiment, topology: Topology, *, several: bool
+) -> tuple[tuple[PlanRequest, ...], tuple[int, ...]]:
+    """A request for each tree of an all-reduce, and its weight."""
+    assert whole.workers is not None  # noqa: S101
+    plan, parts = trees_of(experiment, topology, tuple(whole.workers), several=several)
+    window = whole.window
+    if window is not None and len(parts) > 1:
+        window = max(LEAST_WINDOW, window // len(parts))
+    requests = tree_requests(replace(whole, plan=plan, window=window), parts, SLOTS)
+    return tuple(requests), tuple(part.weight for part in parts)
 
 
 WORKER: Final = (sys.executable, "-m", "p4reduce.runs.real.worker")
@@ -250,7 +267,7 @@ class RealCluster:
                 if experiment.target == "bmv2":
                     check_growth(plan, experiment.collective)
                 self.trees.append(Job(plan, self.numbers if plan.in_network else None))
-            self.plan_in_use: Callable[[], Plan] = lambda: self.job.plan
+            self.plans_in_use: Callable[[], Sequence[Plan]] = lambda: [tree.plan for tree in self.trees]
             """Whoever looks on may ask at any time."""
             progress(f"{experiment.plan}: workers", 0, 1)
             self.group = self._parts.enter_context(self._start_workers())
@@ -265,9 +282,17 @@ class RealCluster:
         """The only tree's job, or the first one's."""
         return self.trees[0]
 
-    @job.setter
-    def job(self, job: Job) -> None:
-        self.trees[0] = job
+    @property
+    def weighted(self) -> list[tuple[int, int]]:
+        """The job and the weight of each of several trees."""
+        jobs = [tree.plan.job for tree in self.trees]
+        return list(zip(jobs, self.assignment.weights, strict=True)) if len(jobs) > 1 else []
+
+    def parts(self, elements: int, bits: int) -> list[tuple[Job, int]]:
+        """The trees that carry an all-reduce, and how many elements each does. bits: of its lanes."""
+        bounds = shares(elements, self.assignment.weights, self.experiment.lanes * (WORD_BITS // bits))
+        found = [(tree, b - a) for tree, (a, b) in zip(self.trees, bounds, strict=True) if b > a]
+        return found or [(self.job, elements)]
 
     @property
     def hosts(self) -> list[str]:
@@ -323,8 +348,7 @@ class RealCluster:
         done_as = as_carried(operation, ring=bool(self.job.plan.ring))
         after = self._totals()
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
-        bounds = shares(elements, self.assignment.weights, self.experiment.lanes * (WORD_BITS // bits))
-        parts = [(tree, b - a) for tree, (a, b) in zip(self.trees, bounds, strict=True) if b > a]
+        parts = self.parts(elements, bits)
         for _ in range(self.moved.note_closing(turn, [one.closing for one in members])):
             for tree, count in parts:
                 tree.note(done_as, count, bits=bits)
@@ -426,8 +450,6 @@ class RealCluster:
 
     def _start_workers(self) -> WorkerGroup:
         endpoints = [self.endpoints(tree.plan) for tree in self.trees]
-        several = len(self.trees) > 1
-        trees = list(zip((tree.plan.job for tree in self.trees), self.assignment.weights, strict=True))
         operation = self.experiment.collective
         jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
         commands = {}
@@ -440,7 +462,7 @@ class RealCluster:
                 socket=self.wires.socket(host),
                 endpoints=[of_tree[host] for of_tree in endpoints],
                 jobs=jobs,
-                trees=trees if several else [],
+                trees=self.weighted,
                 quorum=self.experiment.quorum or 1,
                 lane_bits=self.experiment.lane_bits,
                 records=str(self.records_of(host)),

@@ -6,7 +6,7 @@ What it hears is of ``runs/real/presence.py``; what follows is that of virtual t
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -14,7 +14,7 @@ from typing import TypeVar
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.base.records import from_plain, to_plain
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.entries import awaited_at, switches_on_paths
+from p4reduce.control_plane.entries import awaited_at, relaying, switches_on_paths
 from p4reduce.control_plane.fleet import SILENT_S
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.group import agreement
@@ -28,11 +28,25 @@ from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.status import WaitStatus
 from p4switch.base.values import NS_PER_S
 
-# The trees of one group in real time, one after the other: the next stands beside the old one until all use it.
+# The trees of one group in real time: those of the next epoch stand beside the old ones until all use them.
+
+
+@dataclass(frozen=True)
+class Stand:
+    """The trees of one epoch, one or several at once, and the weight of each."""
+
+    plans: tuple[Plan, ...]
+    weights: tuple[int, ...] = (1,)
+
+
+Lacking = tuple[int | None, WaitStatus | None]
+"""of a tree that a member waits for: the seq, and what it was told; no seq: nothing"""
+RequestTrees = Callable[[Topology, tuple[str, ...]], tuple[Sequence[PlanRequest], tuple[int, ...]]]
+"""what the trees of these workers ask for, and the weight of each; ``PlanError`` where there are none"""
 
 
 class Trees:
-    """Plans, installs and removes: the ground of an agreement. ``plan`` is the one that is used now.
+    """Plans, installs and removes: the ground of an agreement. ``used``: the trees that are used now.
 
     ``hosts``: of all ranks, with those that may join. ``endpoints``: those of a plan, by host. ``registers``: whether
     switches let slots be read; else what they told the workers says who is missing.
@@ -42,21 +56,21 @@ class Trees:
         self,
         topology: Topology,
         controller: Controller,
-        request: PlanRequest,
-        plan: Plan,
+        requests: RequestTrees,
+        used: Stand,
         endpoints: Callable[[Plan], Mapping[str, EndpointSpec]],
         *,
         hosts: Sequence[str],
         registers: bool,
     ) -> None:
-        self.plan = plan
+        self.used = used
         self.hosts = tuple(hosts)
         self.reach = Reach(topology, self.hosts, set(), set())
         self.endpoints = endpoints
         self._controller = controller
-        self._request = request
+        self._requests = requests
         self._registers = registers
-        self._epoch = plan.epoch
+        self._epoch = used.plans[0].epoch
         self._dropped: list[Plan] = []
         self._away: dict[str, float] = {}  # switches that have ended, and when
         self._anew: dict[str, int] = {}  # switches that began anew: up to which epoch nothing is in them
@@ -69,12 +83,15 @@ class Trees:
 
     @property
     def damaged(self) -> bool:
-        """Whether the tree cannot go on: a link or a switch of it is down, or began anew.
+        """Whether a tree cannot go on: a link or a switch of it is down, or began anew.
 
-        While the next tree is being installed, any link or switch counts: it may be one of that tree.
+        While the next trees are being installed, any link or switch counts: it may be one of those.
         """
-        lapsed = any(self._anew.get(switch, -1) >= self.plan.epoch for switch in switches_on_paths(self.plan))
-        return lapsed or self.reach.damaged(self.plan) or self._planned_on not in {None, self._known}
+        lapsed = any(
+            self._anew.get(switch, -1) >= plan.epoch for plan in self.used.plans for switch in switches_on_paths(plan)
+        )
+        damaged = any(map(self.reach.damaged, self.used.plans))
+        return lapsed or damaged or self._planned_on not in {None, self._known}
 
     @property
     def _known(self) -> object:
@@ -96,23 +113,30 @@ class Trees:
         self._away.pop(switch, None)
         self._anew[switch] = self._epoch
 
-    def next(self, members: Sequence[int], epoch: int) -> Callable[[], Plan | None]:
-        """What installs the tree of ``members`` beside the old one, in an epoch above all before; in any thread.
+    def next(self, members: Sequence[int], epoch: int) -> Callable[[], Stand | None]:
+        """What installs the trees of ``members`` beside the old ones, in an epoch above all before; in any thread.
 
         One alone needs none. It raises ``ClusterError`` where there is no way, ``ControllerError`` where a switch does
-        not take it.
+        not take them.
         """
         self._epoch, self._planned_on = epoch, self._known
         if len(members) == 1:
             return lambda: None
         hosts = tuple(self.hosts[member] for member in members)
-        request, view = replace(self._request, workers=hosts, epoch=self._epoch), self.reach.view
+        view = self.reach.view
 
-        def install() -> Plan:
+        def install() -> Stand:
+            plans: list[Plan] = []
             try:
-                return self._controller.start_job(request, view)
-            except PlanError as error:
+                requests, weights = self._requests(view, hosts)
+                for request in requests:
+                    plans += [self._controller.start_job(replace(request, epoch=epoch), view)]
+            except (PlanError, ControllerError) as error:
+                self._uninstall(plans)
+                if isinstance(error, ControllerError):
+                    raise
                 raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
+            return Stand(tuple(plans), weights)
 
         return install
 
@@ -121,53 +145,65 @@ class Trees:
         hosts = tuple(self.hosts[member] for member in members)
         if self.reach.apart(hosts):
             return f"{hosts[-1]} cannot be reached"
+        view, taken = self.reach.view, []
         try:
-            self._controller.release(
-                self._controller.plan(replace(self._request, workers=hosts, epoch=self._epoch + 1), self.reach.view)
-            )
+            for request in self._requests(view, hosts)[0]:
+                taken += [self._controller.plan(replace(request, epoch=self._epoch + 1), view)]
         except PlanError as error:
             return f"{len(members)} ranks cannot go on: {error}"
+        finally:
+            for plan in taken:
+                self._controller.release(plan)
         return None
 
-    def drop(self, plan: Plan) -> None:
-        """Take a plan out of the switches that are there; later, where one is gone of which nobody knows yet."""
+    def drop(self, stand: Stand) -> None:
+        """Take trees out of the switches that are there; later, where one is gone of which nobody knows yet."""
         self._planned_on = None
-        self._dropped.append(plan)
+        self._uninstall(stand.plans)
+
+    def _uninstall(self, plans: Iterable[Plan]) -> None:
+        self._dropped += plans
         lost = frozenset(self.reach.switches)
         for one in [*self._dropped]:
             with contextlib.suppress(ControllerError):
                 self._controller.uninstall(one, lost)
                 self._dropped.remove(one)
 
-    def swap(self, plan: Plan | None) -> Callable[[], None]:
-        """All use this one from now on, or none; what takes the old one out, in any thread."""
+    def swap(self, stand: Stand | None) -> Callable[[], None]:
+        """All use these from now on, or none; what takes the old ones out, in any thread."""
         self._planned_on = None
-        if plan is None:
+        if stand is None:
             return lambda: None
-        old, self.plan = self.plan, plan
+        old, self.used = self.used, stand
         return lambda: self.drop(old)
 
-    def blamed(self, waiting: Mapping[int, tuple[int, WaitStatus | None]], members: Collection[int]) -> Collection[int]:
-        """Those of ``members`` that an operation waits for, by who waits: the seq that each lacks, what it was told."""
-        if not waiting:
-            return ()
-        if not self.plan.in_network:
-            return members  # in a circle everybody waits for everybody
-        seqs = {seq for seq, _ in waiting.values()}
-        if self._registers:
-            names = frozenset().union(*(self._controller.blamed(self.plan, seq) for seq in seqs))
-        else:
-            names = frozenset(
-                name
-                for member, (seq, told) in waiting.items()
-                if told is not None and told.seq == seq
-                for node in awaited_at(self.plan, self.hosts[member], told)[1]
-                for name in (node, *self._below(node))
-            )
+    def blamed(self, waiting: Mapping[int, Sequence[Lacking]], members: Collection[int]) -> Collection[int]:
+        """Those of ``members`` that an operation waits for, by who waits: what each lacks of every tree."""
+        names: set[str] = set()
+        for place, plan in enumerate(self.used.plans):
+            lacking = {
+                member: every[place]
+                for member, every in waiting.items()
+                if place < len(every) and every[place][0] is not None
+            }
+            if lacking and not plan.in_network:
+                return members  # in a circle everybody waits for everybody
+            names |= self._blamed(plan, lacking) if lacking else set()
         return [member for member in members if self.hosts[member] in names]
 
-    def _below(self, node: str) -> Collection[str]:
-        return self.plan.workers_below(node) if node in self.plan.by_switch else ()
+    def _blamed(self, plan: Plan, lacking: Mapping[int, Lacking]) -> Set[str]:
+        """Nodes that a tree waits for."""
+        if self._registers:
+            seqs = {seq for seq, _ in lacking.values() if seq is not None}
+            return frozenset().union(*(self._controller.blamed(plan, seq) for seq in seqs))
+        told = {
+            name
+            for member, (seq, told) in lacking.items()
+            if told is not None and told.seq == seq
+            for node in awaited_at(plan, self.hosts[member], told)[1]
+            for name in (node, *(plan.workers_below(node) if node in plan.by_switch else ()))
+        }
+        return told | relaying(plan)
 
 
 T = TypeVar("T")
@@ -220,10 +256,10 @@ class Coordinator:
         self.agreement = Agreement(range(len(presence.seen)), presence.leases, trees, on_failure, trees.epoch)
         self._inbox: deque[tuple[int, list[Event]]] = deque()
         """what was heard, and when, while something else was done"""
-        self._begun: tuple[Install, Future[Plan | None]] | None = None
-        """a tree that is being installed …"""
-        self._next: Plan | None = None
-        """… or that stands, and is not used yet"""
+        self._begun: tuple[Install, Future[Stand | None]] | None = None
+        """trees that are being installed …"""
+        self._next: Stand | None = None
+        """… or that stand, and are not used yet"""
         self._beside = ThreadPoolExecutor(1, "beside")
 
     @property
@@ -282,7 +318,10 @@ class Coordinator:
     def _blamed(self) -> Collection[int]:
         """Members that others wait for, by the data path."""
         waiting = {
-            member: (int(beat["waits"]), from_plain(WaitStatus, beat["told"], "told") if beat["told"] else None)
+            member: [
+                (seq, from_plain(WaitStatus, told, "told") if told else None)
+                for seq, told in zip(beat["waits"], beat["told"], strict=True)
+            ]
             for member in self.survivors
             if "waits" in (beat := self._presence.seen[member].beat)
         }
@@ -344,16 +383,16 @@ class Coordinator:
             (_, work), self._begun = self._begun, None
             with contextlib.suppress(ControllerError, ClusterError):
                 self._next = self._wait_for(work)
-        plan, self._next = self._next, None
-        if plan is not None:
-            self._meanwhile(lambda: self._trees.drop(plan))
+        stand, self._next = self._next, None
+        if stand is not None:
+            self._meanwhile(lambda: self._trees.drop(stand))
 
     def _commit(self, action: Commit) -> None:
         """Written down, then told; the old tree leaves the switches."""
         decision, presence = action.decision, self._presence
         self._meanwhile(lambda: self.journal.write(decision))
-        plan, self._next = self._next, None
-        specs = {} if plan is None else self._trees.endpoints(plan)
+        stand, self._next = self._next, None
+        specs = [] if stand is None else [self._trees.endpoints(plan) for plan in stand.plans]
         for member in decision.after:
             seen, host = presence.seen[member], self._trees.hosts[member]
             seen.beat, seen.member = {}, True  # what it waited for was the old tree's
@@ -361,10 +400,11 @@ class Coordinator:
                 array = presence.array if member in action.lacking else None
                 told = Committed(
                     decision,
-                    None if plan is None else specs[host],
+                    tuple(of_tree[host] for of_tree in specs),
+                    () if stand is None else stand.weights,
                     failed=None if array is None else presence.failed,
                     history=tuple(self.journal.decisions) if member in decision.joined else None,
                 )
                 seen.control.send(to_plain(told), array)
         self.resumed.append(Resumed(action.noticed[0], time.monotonic_ns()))
-        self._meanwhile(self._trees.swap(plan))
+        self._meanwhile(self._trees.swap(stand))

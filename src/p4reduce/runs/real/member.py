@@ -7,7 +7,7 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 | ``join``: rank, ``pid`` | first of all |
 | ``beat``: operations finished | every ``REAL_LEASE.beat``; ``calls``: whether another one is called |
 | … ``held``: term, ``rests`` | the last ``hold``; whether the one that is called has not begun |
-| … ``waits``, ``told`` | the oldest seq without a result, and the last WAIT, while one is under way |
+| … ``waits``, ``told`` | of each tree the oldest seq without a result, and the last WAIT, while one is under way |
 | ``stopped``: term | the answer to ``prepare``: ``finished``, ``contributors``; of a call ``operation``, ``root`` |
 | ``array``: term, ``failed`` | the answer to ``give``: the result of the last operation follows; its error |
 | ``left``: operations finished | no more calls |
@@ -17,7 +17,7 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 | ``prepare``: term | stop, and answer |
 | ``hold``: term, or null | begin no other operation, as somebody joins; or go on |
 | ``give``: term | another one needs the last result |
-| ``commit``: a decision | go on, with ``endpoint``; the result of the operation follows where another one had it |
+| ``commit``: a decision | go on, with ``endpoints``; the result of the operation follows where another one had it |
 | … ``failed`` | the error that this result had |
 | … ``history`` | to who joins, and waits for it since ``join``: all decisions |
 | ``refused``: why | to who wanted to join |
@@ -45,6 +45,7 @@ from p4reduce.group.backend import PLAIN, FloatArray, Options
 from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
 from p4reduce.group.membership import REAL_LEASE, Decision, cannot_redo, group_changed
 from p4reduce.runs.real.backend import Counts, RealBackend, ScriptReport, ScriptSpec
+from p4reduce.workers.records import State
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.udp import StoppedError
@@ -68,11 +69,13 @@ class Calling:
 
 @dataclass(frozen=True)
 class Turn:
-    """What the caller's thread does now: try, in the epoch of ``endpoint`` where that is a new one, or take this."""
+    """What the caller's thread does now: try, in the epoch of ``endpoints`` where that is a new one, or take this."""
 
     members: tuple[int, ...]
-    endpoint: EndpointSpec | None
+    endpoints: tuple[EndpointSpec, ...]
     epoch: int
+    weights: tuple[int, ...] = ()
+    """Of the tree of each endpoint."""
     array: FloatArray | None = None
     """The operation's result, that another member had …"""
     contributors: tuple[int, ...] = ()
@@ -85,12 +88,14 @@ class Turn:
 class Committed:
     """What the coordinator tells a member of a decision. The result of an operation that it lacks follows.
 
-    commit: the decision. endpoint: of the member in the tree from now on; None where no tree follows. failed: the
-    error that the operation ended with. history: all decisions so far, for a member that joins by this one.
+    commit: the decision. endpoints: of the member in each tree from now on; none where no tree follows. weights: of
+    these trees. failed: the error that the operation ended with. history: all decisions so far, for a member that joins
+    by this one.
     """
 
     commit: Decision
-    endpoint: EndpointSpec | None
+    endpoints: tuple[EndpointSpec, ...]
+    weights: tuple[int, ...] = ()
     failed: Annotated[str | None, Field(exclude_if=lambda error: error is None)] = None
     history: Annotated[tuple[Decision, ...] | None, Field(exclude_if=lambda every: every is None)] = None
 
@@ -122,7 +127,7 @@ class Member:
         self._term: int | None = None  # of whoever asked to stop, until it says how to go on
         self._answered = False
         self._held: int | None = None  # of whoever asked to begin nothing
-        self._next = Turn(members, None, 0)
+        self._next = Turn(members, (), 0)
         self._admission: tuple[Turn, int, int] | None = None
         # a result that the caller has not taken yet, and its error
         self._given: tuple[FloatArray, tuple[int, ...], str | None] | None = None
@@ -168,7 +173,7 @@ class Member:
                 if self._ended is not None:
                     raise type(self._ended)(str(self._ended))
                 if self._given is not None:  # decided already, whatever has happened since
-                    return Turn(self._next.members, None, self._next.epoch, *self._given)
+                    return Turn(self._next.members, (), self._next.epoch, (), *self._given)
                 self._hear(calling)
             except BaseException:
                 self._calling = None
@@ -292,7 +297,7 @@ class Member:
         """Who joins is told everything: the operation that the others call next is its first."""
         decision = told.commit
         with self._changed:
-            self._next = Turn(decision.after, told.endpoint, decision.epoch)
+            self._next = Turn(decision.after, told.endpoints, decision.epoch, told.weights)
             every = (decision,) if told.history is None else told.history
             self._changes += [one for one in every if one.after != one.before]
             if told.history is not None:
@@ -375,7 +380,7 @@ class ScriptBackend(RealBackend):
             except BaseException:
                 self._member.close()
                 raise
-        ((self._job, (self._index, _)),) = self._places.items()
+        self._job = next(iter(self._places))
         atexit.register(self.close)
 
     def _meet(self, spec: ScriptSpec) -> Member:
@@ -397,8 +402,9 @@ class ScriptBackend(RealBackend):
     def _come_in(self, spec: ScriptSpec) -> None:
         """Where others are already: in the tree of the group that has this one, too."""
         turn, view, first = self._member.admitted()
-        assert turn.endpoint is not None  # noqa: S101  (a group that takes somebody in has a tree)
-        super().__init__(spec.worker.model_copy(update={"endpoints": [turn.endpoint]}))
+        assert turn.endpoints  # noqa: S101  (a group that takes somebody in has a tree)
+        trees = _weighted(turn)
+        super().__init__(spec.worker.model_copy(update={"endpoints": list(turn.endpoints), "trees": trees}))
         self.members = self.contributors = turn.members
         self._epoch, self.view, self.first = turn.epoch, view, first
 
@@ -442,7 +448,7 @@ class ScriptBackend(RealBackend):
         self._there = False
         self._member.leave()
         self._member.close()
-        self._note_endpoint()
+        self._note_endpoints()
         endpoints = {f"{self._job}/{number}": status for number, status in enumerate(self._earlier)}
         counts = Counts(endpoints, self.counts(), time.process_time())
         report = ScriptReport(self.began_ns, self.first, tuple(self.carried), tuple(self.figures), counts)
@@ -474,22 +480,30 @@ class ScriptBackend(RealBackend):
         if turn.epoch == self._epoch:
             return
         self._epoch = turn.epoch
-        self._note_endpoint()
-        self._driver.replace(self._index, turn.endpoint)
-        self._places = {} if turn.endpoint is None else {self._job: (self._index, turn.endpoint)}
+        self._note_endpoints()
+        places = self._driver.replace((index for index, _ in self._places.values()), turn.endpoints)
+        self._places = {spec.job: (index, spec) for index, spec in zip(places, turn.endpoints, strict=True)}
+        self._trees = _weighted(turn)
 
-    def _note_endpoint(self) -> None:
-        if self._places:
-            self._earlier.append(self._endpoints.status(self._index))
+    def _note_endpoints(self) -> None:
+        self._earlier += self.statuses().values()
 
     def _waits(self) -> dict[str, Any]:
-        """What the endpoint waits for now."""
-        status = self._endpoints.status(self._index)
-        told = status.waiting
+        """What the endpoints that are at work wait for now."""
+        places = [index for index, _ in [*self._places.values()]]
+        every = [self._endpoints.status(index) for index in places]
+        oldest = [self._endpoints.oldest_missing(index) & 0xFFFFFFFF for index in places]
         return {
-            "waits": self._endpoints.oldest_missing(self._index) & 0xFFFFFFFF,
-            "told": None if told is None else to_plain(told),
+            "waits": [seq if one.state is State.ACTIVE else None for seq, one in zip(oldest, every, strict=True)],
+            "told": [None if one.waiting is None else to_plain(one.waiting) for one in every],
         }
+
+
+def _weighted(turn: Turn) -> list[tuple[int, int]]:
+    """The job and the weight of each of several trees."""
+    if len(turn.endpoints) < 2:
+        return []
+    return [(spec.job, weight) for spec, weight in zip(turn.endpoints, turn.weights, strict=True)]
 
 
 def join(path: str) -> ScriptBackend:

@@ -582,6 +582,7 @@ class Presence:
             seen.beat, seen.finished = message, message["beat"]
             said: Event = Beat(rank, message["beat"], message["calls"], message.get("held"), message["rests"])
         elif kind == "left":
+            seen.beat = {}  # it waits for nobody any more
             seen.left = seen.finished = message["left"]
             said = Left(rank, message["left"])
         elif kind == "stopped":

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from p4reduce.base.records import RecordError, from_plain
+from p4reduce.control_plane.plans.forest import MOST_BLOCKS
 from p4reduce.group.remote import FramingError
 from p4reduce.workers.status import WaitStatus
 
@@ -64,9 +65,15 @@ def _check_beat(message: Message, finished: int) -> None:
         raise FramingError("a beat that does not say whether it calls")
     if "waits" not in message:
         return
-    _number(message, "waits", 0, _SEQS)
-    told = message.get("told", "")
-    if told is not None:
+    waits, every = message["waits"], message.get("told")
+    if not (isinstance(waits, list) and isinstance(every, list) and len(waits) == len(every) <= MOST_BLOCKS):
+        raise FramingError("a beat that does not say for each tree what is waited for")
+    for seq in waits:
+        if seq is not None:
+            _number({"waits": seq}, "waits", 0, _SEQS)
+    for told in every:
+        if told is None:
+            continue
         try:
             from_plain(WaitStatus, told, "told")
         except RecordError as error:

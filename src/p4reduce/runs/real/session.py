@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,7 +28,7 @@ import numpy as np
 from p4reduce.base.errors import ControllerError, PlanError, RealError
 from p4reduce.base.records import RecordError, from_json, from_plain, to_json, to_plain
 from p4reduce.base.signals import handling, raise_exit
-from p4reduce.control_plane.counters import Operation, plan_bound
+from p4reduce.control_plane.counters import Operation
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.communicator import STEP
 from p4reduce.group.errors import ClusterError
@@ -42,7 +43,7 @@ from p4reduce.runs.inputs import tensor
 from p4reduce.runs.launch import rank_environment, torch_environment
 from p4reduce.runs.real.backend import Carried, Move, ProcessSpec, ScriptReport, ScriptSpec, Train, TrainingReport
 from p4reduce.runs.real.carry import RealCluster, result
-from p4reduce.runs.real.coordinator import Coordinator, Ended, Trees
+from p4reduce.runs.real.coordinator import Coordinator, Ended, Stand, Trees
 from p4reduce.runs.real.gloo import gloo_beside, mpi_beside
 from p4reduce.runs.real.presence import Arrivals, Message, Presence, cpu_seconds
 from p4reduce.runs.real.sights import shown
@@ -53,7 +54,7 @@ from p4reduce.runs.runner import one_model
 from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.training.digits import DataError
-from p4reduce.workers.wire import WORD_BITS, words_of
+from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.values import NS_PER_S, PS_PER_NS
 from p4switch.program.errors import ProgramError
 
@@ -151,8 +152,6 @@ WATCH_EVERY_S: Final = 0.05
 class ScriptCluster(RealCluster):
     """A run whose workers are a user's scripts. Use as a context manager, from the main thread."""
 
-    may_stripe = False
-
     def __init__(self, experiment: Any, folder: Path, name: str, say: Say, script: Mapping[str, Any]) -> None:
         """As of ``RealCluster``; ``say`` gets the script's lines.
 
@@ -180,7 +179,7 @@ class ScriptCluster(RealCluster):
         return (*self.assignment.workers, *(host for _, host in self._joins))
 
     def _start_workers(self) -> "Scripts":  # type: ignore[override]
-        endpoints = self.endpoints(self.job.plan)
+        endpoints = [self.endpoints(tree.plan) for tree in self.trees]
         hosts = self.assignment.workers
         inside = isinstance(self.wires, VethWires)
         master = self.topology.node(hosts[0]).ip_text if inside else "127.0.0.1"
@@ -189,15 +188,15 @@ class ScriptCluster(RealCluster):
         scripts = Scripts(self.everybody, self._say, presence)
         for rank, host in enumerate(hosts):
             torch = torch_environment(rank, len(hosts), port, master, HOST_INTERFACE if inside else "lo")
-            process = self._start_rank(rank, presence, endpoints[host], torch)
+            process = self._start_rank(rank, presence, [of_tree[host] for of_tree in endpoints], torch)
             presence.add(process)
             scripts.add(rank, process)
         return scripts
 
     def _start_rank(
-        self, rank: int, presence: Presence, endpoint: EndpointSpec | None, environment: Mapping[str, str]
+        self, rank: int, presence: Presence, endpoints: list[EndpointSpec], environment: Mapping[str, str]
     ) -> "subprocess.Popen[bytes]":
-        """The process of a rank: with its ``endpoint``, or that of one that joins."""
+        """The process of a rank: with its ``endpoints``, or, without any, that of one that joins."""
         everybody = self.everybody
         spec = ProcessSpec(
             host=everybody[rank],
@@ -205,18 +204,19 @@ class ScriptCluster(RealCluster):
             size=len(everybody),
             seed=self.experiment.seed,
             socket=self.wires.socket(everybody[rank]),
-            endpoints=[] if endpoint is None else [endpoint],
+            endpoints=endpoints,
+            trees=self.weighted if endpoints else [],
             jobs=dict.fromkeys(("all_reduce", "barrier"), self.job.plan.job),
             quorum=self.experiment.quorum or 1,
             lane_bits=self.experiment.lane_bits,
-            records=None if endpoint is None else str(self.records_of(everybody[rank])),
+            records=str(self.records_of(everybody[rank])) if endpoints else None,
         )
         told = ScriptSpec(
             worker=spec,
             folder=str(self.folder),
             coordinator=presence.address,
             on_failure=self.experiment.on_failure,
-            members=() if endpoint is None else tuple(range(len(self.assignment.workers))),
+            members=tuple(range(len(self.assignment.workers))) if endpoints else (),
             grows=bool(self._joins),
         )
         path = self.folder / f"rank-{rank}.json"
@@ -230,23 +230,24 @@ class ScriptCluster(RealCluster):
 
     def _start_joining(self, rank: int) -> "subprocess.Popen[bytes]":
         assert isinstance(self.group, Scripts)  # noqa: S101
-        process = self._start_rank(rank, self.group.presence, None, {})
+        process = self._start_rank(rank, self.group.presence, [], {})
         self.group.add(rank, process)
         return process
 
     def wait(self) -> Ended | None:
         """Until all scripts have ended; which failed, where that ended the run. ``ClusterError`` for what else did."""
         assert isinstance(self.group, Scripts)  # noqa: S101
+        began = Stand(tuple(tree.plan for tree in self.trees), self.assignment.weights)
         trees = Trees(
             self.topology,
             self.target.controller,
-            self.assignment.request,
-            self.job.plan,
+            partial(self.assignment.trees, self.experiment),
+            began,
             self.endpoints,
             hosts=self.everybody,
             registers=self.experiment.target == "embedded",
         )
-        self.plan_in_use = lambda: trees.plan
+        self.plans_in_use = lambda: trees.used.plans
         deadline = time.monotonic() + self._script["timeout_s"]
         journal = Journal(self.folder / "membership.jsonl")
         presence, on_failure = self.group.presence, self.experiment.on_failure
@@ -261,8 +262,9 @@ class ScriptCluster(RealCluster):
             self.lost_switches = trees.reach.switches
             self.decisions, self.resumed = coordinator.journal.decisions, coordinator.resumed
             self._survivors = coordinator.survivors
-            if trees.plan is not self.job.plan:
-                self.job = Job(trees.plan, self.job.numbers)
+            if trees.used is not began:
+                self.assignment = replace(self.assignment, weights=trees.used.weights)
+                self.trees = [Job(plan, self.job.numbers) for plan in trees.used.plans]
             self._note_collectives(self.group.reports(self.folder, self._survivors))
         return failed
 
@@ -281,10 +283,14 @@ class ScriptCluster(RealCluster):
             self._same_bytes({host: one.sha256 for host, one in zip(there, every, strict=True)}, turn)
             self.moved.digest.update(bytes.fromhex(first.sha256))
             carried = "barrier" if first.operation == "barrier" and not self.job.plan.ring else "all_reduce"
+            parts = [(self.job, first.elements)]
+            if first.operation != "barrier":
+                parts = self.parts(first.elements, first.bits)
             for _ in range(self.moved.note_closing(turn, [one.closing for one in every])):
-                self.job.note(carried, first.elements, words=first.words, bits=first.bits)
-            self.job.bare += sum(first.bare)
-            words = words_of(first.elements, first.bits)
+                for tree, elements in parts:
+                    tree.note(carried, elements, words=first.words, bits=first.bits)
+            for (tree, _), bare in zip(parts, first.bare, strict=False):
+                tree.bare += bare
             start, done = min(one.start_ns for one in every), max(one.end_ns for one in every)
             self.moved.busy_ns += done - start
             self.moved.records.append(
@@ -295,7 +301,7 @@ class ScriptCluster(RealCluster):
                     start_ps=(start - self.moved.zeros_ns[0]) * PS_PER_NS,
                     done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
                     communication_ps=max(one.end_ns - one.start_ns for one in every) * PS_PER_NS,
-                    bound_ps=plan_bound(self.job.plan, words, Operation(carried)).time_ps,
+                    bound_ps=self._bound_ps(parts, Operation(carried), first.bits),
                     resends=0,
                     saturated=max(one.saturated for one in every),
                     max_error=None,

@@ -472,7 +472,7 @@ def shown(cluster: RealCluster, folder: Path) -> Iterator[None]:
         return with_relays(counted, cluster.relays.links())
 
     def plans() -> Sequence[Plan]:
-        return (cluster.plan_in_use(),)
+        return cluster.plans_in_use()
 
     sights = Sights(
         topology=cluster.topology,

@@ -3,6 +3,8 @@
 import json
 import sys
 
+import pytest
+
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.run import run_script
 from tests.support.kills.invariants import check
@@ -25,8 +27,10 @@ def run(folder, faults, *, ranks=4, on_failure="shrink", plan="steiner", operati
     return done, read(folder, ranks), lines
 
 
-def test_the_others_go_on_without_one_that_is_killed_and_one_that_is_stopped(tmp_path):
-    done, got, lines = run(tmp_path, {"1": {"3": "pause"}, "2": {"8": "kill"}, "3": {"15": "stop"}})
+@pytest.mark.parametrize("plan", ["steiner", "halving-doubling"])
+def test_the_others_go_on_without_one_that_is_killed_and_one_that_is_stopped(tmp_path, plan):
+    """With halving and doubling each of them adds up for others, in four trees at once, then in two."""
+    done, got, lines = run(tmp_path, {"1": {"3": "pause"}, "2": {"8": "kill"}, "3": {"15": "stop"}}, plan=plan)
     assert done.result is not None, lines
     check(got, {0, 1}, SEED, OPERATIONS, ELEMENTS)
     assert got[0].changes == [(9, 1, (0, 1, 3)), (16, 2, (0, 1))]

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from p4reduce.base.errors import ControllerError, PlanError
+from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError, CollectiveError, GroupChanged
 from p4reduce.group.membership import Journal, Reach
@@ -291,7 +293,8 @@ def test_strangers_that_say_nothing_are_bounded_and_a_member_comes_in_by_their_s
 def test_whatever_happens_to_the_network_while_a_tree_is_installed_may_have_hit_that_tree():
     star = load("star:hosts=3")
     plan = SimpleNamespace(epoch=0, paths={}, topology=star)
-    trees = coordinator.Trees(star, None, None, plan, None, hosts=HOSTS, registers=True)
+    stand = coordinator.Stand((plan,))
+    trees = coordinator.Trees(star, None, None, stand, None, hosts=HOSTS, registers=True)
     trees.reach.links.add(frozenset(("h1", "s1")))
     trees.next([0], 1)
     assert not trees.damaged
@@ -301,3 +304,78 @@ def test_whatever_happens_to_the_network_while_a_tree_is_installed_may_have_hit_
     trees.next([0], 2)
     trees.begin_anew("s1")
     assert trees.damaged
+
+
+class Installs:
+    """A controller that takes so many trees, and then fails."""
+
+    def __init__(self, room, error):
+        self.room, self.error, self.installed = room, error, []
+
+    def start_job(self, request, view):
+        if len(self.installed) == self.room:
+            raise self.error
+        self.installed.append((request.job, request.epoch, request.workers))
+        return self.installed[-1]
+
+    def uninstall(self, plan, lost):
+        self.installed.remove(plan)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(PlanError("no slots"), ClusterError), (ControllerError("no answer"), ControllerError)]
+)
+def test_where_one_of_several_trees_cannot_be_none_of_them_stays(error, raised):
+    star, plan = load("star:hosts=3"), SimpleNamespace(epoch=4, paths={})
+
+    def requests(view, workers):
+        return [PlanRequest(job=job, workers=workers) for job in (1, 7)], (2, 1)
+
+    for room in (2, 1, 0):
+        switches = Installs(room, error)
+        stand = coordinator.Stand((plan,))
+        trees = coordinator.Trees(star, switches, requests, stand, None, hosts=HOSTS, registers=True)
+        install = trees.next([0, 2], 5)
+        if room == 2:
+            assert install() == coordinator.Stand(((1, 5, ("h1", "h3")), (7, 5, ("h1", "h3"))), (2, 1))
+            continue
+        with pytest.raises(raised):
+            install()
+        assert switches.installed == []
+
+
+def test_who_waits_in_one_of_several_trees_names_whom_that_tree_waits_for():
+    """By registers, and by what switches told; relays and those below them are always named."""
+    star, asked = load("star:hosts=3"), []
+    relay = SimpleNamespace(name="h1", children=[SimpleNamespace(name="h2", mask=2)])
+    plans = [
+        SimpleNamespace(epoch=0, in_network=True, relays=relays, by_switch={}, edges=(), server=None)
+        for relays in ([relay], [])
+    ]
+    switches = SimpleNamespace(blamed=lambda plan, seq: asked.append((plans.index(plan), seq)) or {"h3"})
+    for registers, found in ((True, [2]), (False, [0, 1])):
+        stand = coordinator.Stand(tuple(plans), (1, 1))
+        trees = coordinator.Trees(star, switches, None, stand, None, hosts=HOSTS, registers=registers)
+        assert trees.blamed({0: [(None, None), (None, None)]}, [0, 1, 2]) == []
+        assert trees.blamed({0: [(5, None)], 1: [(5, None), (None, None), (3, None)]}, [0, 1, 2]) == found
+    assert asked == [(0, 5)]
+
+
+def test_who_has_left_waits_for_nobody_though_its_last_beat_said_so(grouped):
+    group = grouped()
+    waits = {"waits": [3], "told": [None]}
+    group.members[0]._waits = lambda: waits
+    group.members[0].begin(CALL)
+    seen = group.presence.seen[0]
+    assert _until(lambda: seen.beat.get("waits") == [3])
+    group.members[0].done(np.zeros(1, np.float32), (0, 1, 2))
+    group.members[0]._say({"left": 1})
+    assert _until(lambda: seen.left == 1)
+    assert "waits" not in seen.beat
+
+
+def _until(found):
+    deadline = time.monotonic() + 20
+    while not found() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found()

@@ -28,7 +28,7 @@ class Told:
         remote.send(self.end, message, array)
 
     def commit(self, decision, array=None):
-        self.tell({"commit": to_plain(decision), "endpoint": None}, array)
+        self.tell({"commit": to_plain(decision), "endpoints": []}, array)
 
     def hear(self, name):
         """The next message of this name."""
@@ -120,12 +120,12 @@ def test_a_broadcast_that_one_has_stands_though_its_root_is_dead(told):
 @pytest.mark.parametrize(
     "message",
     [
-        {"commit": {}, "endpoint": None},
+        {"commit": {}, "endpoints": []},
         {"commit": COMMIT},
-        {"commit": COMMIT, "endpoint": {"kind": "worker"}},
-        {"commit": COMMIT, "endpoint": None, "history": [1]},
-        {"commit": {**COMMIT, "epoch": "1"}, "endpoint": None},
-        {"commit": COMMIT, "endpoint": None, "more": 1},
+        {"commit": COMMIT, "endpoints": [{"kind": "worker"}]},
+        {"commit": COMMIT, "endpoints": [], "history": [1]},
+        {"commit": {**COMMIT, "epoch": "1"}, "endpoints": []},
+        {"commit": COMMIT, "endpoints": [], "more": 1},
         {"prepare": "x"},
         {"excluded": None, "commit": 1},
     ],

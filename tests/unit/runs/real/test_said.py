@@ -19,8 +19,8 @@ def kind_of(message, **more):
     ("message", "kind"),
     [
         (BEAT, "beat"),
-        ({**BEAT, "held": 2, "waits": 0, "told": None}, "beat"),
-        ({**BEAT, "beat": 9, "waits": 2**32 - 1, "told": WAIT}, "beat"),
+        ({**BEAT, "held": 2, "waits": [0], "told": [None]}, "beat"),
+        ({**BEAT, "beat": 9, "waits": [None, 2**32 - 1], "told": [WAIT, WAIT]}, "beat"),
         (STOPPED, "stopped"),
         ({**STOPPED, "stopped": 1, "operation": "all_reduce", "root": 2}, "stopped"),
         ({"array": 4, "floats": 5}, "array"),
@@ -37,21 +37,24 @@ def test_what_members_say(message, kind):
     [
         {},
         {"join": 0, "pid": 1},
-        {"commit": {}, "endpoint": None},
+        {"commit": {}, "endpoints": []},
         {**BEAT, "beat": 2},
         {**BEAT, "calls": 1},
         {**BEAT, "rests": None},
         {**BEAT, "held": "x"},
         {"beat": 3},
         *({**BEAT, "beat": one} for one in NONSENSE),
-        *({**BEAT, "waits": one, "told": None} for one in [*NONSENSE, 2**32]),
-        {**BEAT, "waits": 0},
+        *({**BEAT, "waits": [one], "told": [None]} for one in [*NONSENSE, 2**32] if one is not None),
+        *({**BEAT, "waits": one, "told": [None]} for one in NONSENSE),
+        *({**BEAT, "waits": [0], "told": one} for one in NONSENSE),
+        {**BEAT, "waits": [0]},
+        {**BEAT, "waits": [0] * 65, "told": [None] * 65},
         *(
-            {**BEAT, "waits": 0, "told": one}
+            {**BEAT, "waits": [0], "told": [one]}
             for one in ("x", {}, {"seq": 1}, {**WAIT, "seq": "1"}, {**WAIT, "more": 1})
         ),
         *(
-            {**BEAT, "waits": 0, "told": {**WAIT, **one}}
+            {**BEAT, "waits": [0], "told": [{**WAIT, **one}]}
             for one in ({"level": 10**30}, {"level": -1}, {"seq": 2**32}, {"level": 0.5}, {"at_ps": float("nan")})
         ),
         {**STOPPED, "stopped": 5},
