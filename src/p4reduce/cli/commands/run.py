@@ -320,7 +320,7 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
 
 
 def _shown(row: dict[str, Any], flags: Sweep) -> dict[str, Any]:
-    """A row; where widths are compared, with the bits of a lane, and where links lose frames, with columns of losses."""
+    """A row; with the bits of a lane where widths are compared, and with columns of losses where frames are lost."""
     lossy = any(one.faults.loss or one.faults.corrupt for one in flags.experiments)
     own = {**(dict.fromkeys(LOSSY_COLUMNS) if lossy else {}), **row}
     return own if flags.lane_bits else {name: value for name, value in own.items() if name != "lane_bits"}
