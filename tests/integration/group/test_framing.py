@@ -222,6 +222,12 @@ def test_a_change_of_the_group_arrives_as_it_was(ends):
         ({remote.ADDRESS: "/nowhere", remote.RANK: "x", remote.SIZE: "2"}, "P4REDUCE_RANK: expected a number, got 'x'"),
         ({remote.ADDRESS: "/nowhere", remote.RANK: "0"}, "P4REDUCE_SIZE: expected a number, got ''"),
         ({remote.ADDRESS: "/nowhere", remote.RANK: "0", remote.SIZE: "2"}, "cannot reach the coordinator at /nowhere"),
+        ({remote.ADDRESS: "unix:/nowhere", remote.RANK: "0", remote.SIZE: "2"}, "at unix:/nowhere: .* No such file"),
+        (
+            {remote.ADDRESS: "tls://h:1", remote.RANK: "0", remote.SIZE: "2"},
+            "needs the key of the group: P4REDUCE_TICK",
+        ),
+        ({remote.TICKET: "/nowhere", remote.RANK: "0", remote.SIZE: "2"}, "ticket /nowhere: No such file"),
     ],
 )
 def test_connect_says_what_is_missing(environment, message):

@@ -17,7 +17,7 @@ from p4reduce.cli.commands.run import finish
 from p4reduce.cli.flags.run import Launch
 from p4reduce.group import backend
 from p4reduce.group.backend import Span
-from p4reduce.group.remote import COMPUTE, RECORD, RESTART
+from p4reduce.group.remote import ADDRESS, COMPUTE, RECORD, RESTART
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import claim
 from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Elsewhere, Joining, how_ended, table_of_calls
@@ -125,7 +125,8 @@ def _elsewhere(flags: Launch, emitter: "_Emitter") -> Iterator[Elsewhere | None]
         missing = [name for name in flags.env if name not in os.environ]
         if missing:
             raise BadInput(f"--env: this environment has no {', '.join(missing)}")
-        given = {name: text for name, text in os.environ.items() if name.startswith("P4REDUCE_") or name in flags.env}
+        names = {*flags.env, *(name for name in os.environ if name.startswith("P4REDUCE_"))} - {ADDRESS}
+        given = {name: os.environ[name] for name in names}
         with Agents(machines, flags.workers, ssh=ssh_of(flags.ssh), emit=emitter) as agents:
             agents.begin(flags.command[0] if flags.command[0].endswith(".py") else None)
             emitter.where = lambda rank: f" {agents.of(rank).machine.name}"
