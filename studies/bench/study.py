@@ -752,8 +752,8 @@ def bars(result: StudyResult) -> Iterator[Bar]:
     for row in result.rows("threads"):
         if row.switches >= fabric.MANY:
             name = f"{row.threads} threads, {row.network} of {row.switches} switches, {row.lanes} lanes"
-            most = at_least(fabric.TIMES * row.threads / 2)
-            yield Bar(f"{name}: times as fast, by processor time", most, {None: row.by_processor})
+            least = at_least(fabric.TIMES * row.threads / 2)
+            yield Bar(f"{name}: times as fast, by processor time", least, {None: row.by_processor})
     for row in (*result.rows("udp-forwarding"), *result.rows("udp-aggregation")):
         if row.together > 1:
             name = f"{row.frames} on UDP sockets, {row.lanes} lanes: frames per core, times those one by one"
