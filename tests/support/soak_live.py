@@ -28,7 +28,7 @@ from p4reduce.views.live.session import LiveServer, VirtualSource
 from tests.support.idle_connections import Strangers
 from tests.support.live import ask, ended, started, stayed
 
-RUN: Final = ("run", "-t", "star:hosts=3,servers=1", "-e", "20000", "--live")
+RUN: Final = ("run", "-t", "star:hosts=3,servers=1", "-e", "20000", "--live", "--full-speed")
 ALLOWED_S: Final = 1.0
 """more than an idle connection's time, for a busy machine"""
 SETTLED_S: Final = 5 * TICK_S

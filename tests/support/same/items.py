@@ -173,7 +173,7 @@ def _runs() -> Iterator[Job]:
         p4reduce("packets as JSON", "pcap", "run.pcap", "--json"),
         p4reduce("dissector", "pcap", "--dissector"),
         p4reduce(
-            "live recording", "run", "-t", SMALL, "-e", 3000, "--live", "--out", "live", "--loss", 0.02,
+            "live recording", "run", "-t", SMALL, "-e", 3000, "--live", "--full-speed", "--out", "live", "--loss", 0.02,
             files=("live/live.jsonl.gz",), until="the run has ended",
         ),
         p4reduce("report", "report", "seen/result.json", "--out", "page.html", files=("page.html",)),
