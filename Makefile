@@ -92,7 +92,7 @@ study: $(WARM)  ## a study of docs/, in out/NAME: NAME=poster|placement|turns|pr
 
 # Some parts of the study `bench` at a time; all flags: python -m studies bench --help
 bench-dataplane: PARTS = packets,compilation,frontend,frontend-packets,memory,tables,writes,locks,bmv2,bmv2-push  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
-bench-fabric: PARTS = tree,large,racks,forwarding,ns3,threads,exchange  ## virtual time: passes a second, a 25.6 M-element all-reduce; ns-3 beside it: NS3_PYTHON=...
+bench-fabric: PARTS = tree,large,racks,forwarding,ns3,threads,exchange  ## virtual time: passes a second, a 25.6 M-element all-reduce, threads, windows over MPI; ns-3 beside it: NS3_PYTHON=...
 bench-plans: PARTS = plan-job,plan-tasks,plan-install,plan-all  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
 bench-loss: PARTS = loss,heavy,real-udp,real-veth,row,guesses,wrong-guesses,guesses-loss,zeros,distance  ## what losses cost beside what they may, in virtual and real time: BENCH='--parts zeros' or --json
 bench-strangers: PARTS = strangers  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32

@@ -275,7 +275,8 @@ def sweep(flags: Sweep) -> None:
     rows = _run_each(flags, output)
     output.data(rows)
     shown = [*SHOWN, "lane_bits"] if flags.lane_bits else SHOWN
-    columns = [*shown, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
+    over = ["ratio_to_bound", *(name for name in LOSSY_COLUMNS[1:] if name in rows[0])]
+    columns = [*shown, "communication_us", *over, "total_bytes", "busiest_bytes", "test_accuracy", "error"]
     columns = [name for name in columns if any(row[name] is not None and row[name] != "" for row in rows)]
     output.table([name.replace("_", " ") for name in columns], [[_cell(row[name]) for name in columns] for row in rows])
     if flags.experiments[0].time == "flow":
