@@ -163,9 +163,9 @@ def test_a_copy_with_other_names_and_orders_is_the_same():
         assert plain("a.py", python.replace(old, new)) == plain("a.py", python)
 
 
-@pytest.mark.parametrize("number", ["03", "07", "15"] if not SOAK else [*NAMES][1:])
+@pytest.mark.parametrize("number", ["03", "04", "15"] if not SOAK else [*NAMES][1:])
 def test_copies_are_found_and_others_are_not(number):
-    found, planted, taken, _ = counted(number, 2, 11)
+    found, planted, taken, _ = counted(number, 1, 11)
     assert (found, taken) == (planted, 0)
 
 
