@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.control_plane.optical.plan import OpticalError
-from p4reduce.control_plane.optical.policies import Options, draw_tasks, groom
+from p4reduce.control_plane.optical.policies import Options, draw_tasks, groom, laid_anew, regroom
 from p4reduce.play.optical import OpticalPlayed, play
 from studies.optical.study import ring
 
@@ -35,6 +35,20 @@ def test_one_number_and_a_wrong_sum_is_seen() -> None:
     assert found.lightpath_bytes == found.predicted_bytes
     found.tasks[0].exact = False
     assert not found.exact
+
+
+def test_what_stays_goes_on_while_the_ports_of_others_are_dark() -> None:
+    network = ring(0)
+    tasks = draw_tasks(network, 0, tasks=6, models=2, elements=9_000, demand_bps=50 * 10**9)
+    before = groom("opaque-agg", tasks, network)
+    after = regroom(before, Options(moves=150, budget=0), 1.0)
+    anew = laid_anew(before, after)
+    assert 0 < len(anew) < 6, "both kinds are there"
+    found = play(after, before=before, dark_ps=50 * 10**9)
+    assert sorted(one.task for one in found.tasks) == [task.name for task in tasks]
+    assert found.exact
+    assert found.lightpath_bytes == found.predicted_bytes
+    assert (found.differing, found.lost, found.misrouted, found.resends) == ([], 0, 0, 0)
 
 
 def test_flows_are_refused() -> None:

@@ -6,7 +6,15 @@ from p4reduce.control_plane.optical.arrivals import arrive, interval
 from p4reduce.control_plane.optical.auxiliary import Fibres, Groomer, Way
 from p4reduce.control_plane.optical.exact import _coloured
 from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError
-from p4reduce.control_plane.optical.policies import FEW, Grooming, Options, draw_tasks, groom
+from p4reduce.control_plane.optical.policies import (
+    FEW,
+    Grooming,
+    Options,
+    draw_tasks,
+    groom,
+    laid_anew,
+    regroom,
+)
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import TopologyBuilder, TopologyError, load
 from p4reduce.topologies.files import wdm_of
@@ -213,3 +221,31 @@ def test_nothing_and_a_task_in_one_city() -> None:
     local = groom("best", [task("t", "A1", "A2")], line(), Options(moves=5))
     assert (local.blocked, local.lightpaths, local.uses) == (0, (), ((),))
     assert Grooming(line()).tree(task("t", "A1", "A2"), FEW) == {"": ()}
+
+
+def test_regrooming_saves_what_each_task_that_is_laid_anew_must_save() -> None:
+    small = ring(0)
+    tasks = draw_tasks(small, 0, tasks=6, models=2, demand_bps=50 * 10**9)
+    before = groom("opaque-agg", tasks, small)
+    options = Options(moves=150, budget=0)
+    for price in (0.0, 1.0, 1e9):
+        after = regroom(before, options, price)
+        anew = laid_anew(before, after)
+        assert not faults(after.as_data())
+        assert after.transponders + price * len(anew) <= before.transponders
+        staying = [place for place in range(6) if place not in anew]
+        assert all(used(before, place) == used(after, place) for place in staying)
+    assert (anew, after.lightpaths) == ([], before.lightpaths)
+    assert regroom(before, options, 0.0).transponders < before.transponders, "then the others show nothing"
+
+
+def used(plan: GroomingPlan, place: int) -> set[object]:
+    return {(plan.lightpaths[use.lightpath], use.slots) for use in plan.uses[place]}
+
+
+def test_lightpaths_that_stay_keep_their_ports() -> None:
+    physical = line(transponders=2).physical()
+    first = line(transponders=2).circuits(physical, ["AB", "BC"])
+    second = line(transponders=2).circuits(physical, ["ABC", "BC"], {1: first[1]})
+    assert second[1] == first[1]
+    assert second[0].port_b != first[1].port_b
