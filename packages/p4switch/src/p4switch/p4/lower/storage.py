@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, SourceFault, expect
+from p4switch.p4.diagnostics import Diagnostics, SourceFault, Unexpected, expect
 from p4switch.p4.lower import bmv2
 from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.layout import Code, Do
@@ -469,7 +469,9 @@ class Lowering:
 
     def type_of(self, node: tree.Expression) -> kinds.Type:
         """The type of an expression, with type parameters put in."""
-        kind = expect(node.type, kinds.Type)
+        kind = node.type
+        if kind is None:
+            raise Unexpected
         return self.types.substitute(kind, self.environment.types) if self.environment.types else kind
 
     def do(self, at: tree.Expression | Code | Any, operation: str, *parameters: Json) -> None:

@@ -125,7 +125,7 @@ class ExpressionParser:
 
     def named(self, what: str) -> tuple[int, int, str]:
         """Takes the name of something that is declared: where it begins and ends, and itself."""
-        at, name = self.position, self.name(what)
+        at, name = self.tokens[self.at][2], self.name(what)
         return at, at + len(name), name
 
     def separated(self, close: str, what: str, read: Callable[[], T]) -> list[T]:

@@ -193,7 +193,7 @@ class Expander:
 
     def expand(self, tokens: list[Token]) -> list[Token]:
         """All tokens with their macros expanded."""
-        if not any(token[1] in self.macros for token in tokens):
+        if self.macros.keys().isdisjoint([token[1] for token in tokens]):
             return tokens
         return self._expand(tokens, frozenset(), 0)
 

@@ -1,6 +1,6 @@
 """What every part of the checker shares: names and what they name, the state of a check, types as they are written."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -153,10 +153,11 @@ class Environment:
         return (self.globals if ref.rooted else self.scope).find(ref.name)
 
     @contextmanager
-    def inner_scope(self, variables: Iterable[kinds.TypeVariable] = ()) -> Iterator[None]:
+    def inner_scope(self, variables: Sequence[kinds.TypeVariable] = ()) -> Iterator[None]:
         """A scope within the present one, with type parameters."""
         outer, self.scope = self.scope, Scope(self.scope)
-        self.scope.names |= {variable.name: variable for variable in variables}
+        if variables:
+            self.scope.names |= {variable.name: variable for variable in variables}
         try:
             yield
         finally:

@@ -50,7 +50,7 @@ def nodes(root: Any) -> Iterator[tree.Node]:
                 names = _PARTS[type(node)] = [n for n in node.__dataclass_fields__ if n not in NO_PARTS]
             for name in names:
                 part = getattr(node, name)
-                if part.__class__ not in _LEAVES:
+                if part and part.__class__ not in _LEAVES:
                     stack.append(part)
         elif isinstance(node, list | tuple):
             stack += reversed(node)
