@@ -390,7 +390,10 @@ def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timi
     They grow little: who waits for a worker that still computes asks again now and then, and goes on at once when it
     comes. A worker gives up after about ``PATIENCE_PS`` without any answer.
     """
-    queued = plan.rtt_ps + plan.window * plan.chunk_ps + ahead_ps
+    chunk_ps = plan.chunk_ps
+    if plan.in_network:  # a tree that keeps to a share of the links has its chunks wait at their worker, in no queue
+        chunk_ps = min(chunk_ps, max(chunk_times(plan).values(), default=chunk_ps))
+    queued = plan.rtt_ps + plan.window * chunk_ps + ahead_ps
     longest = max(10 * PS_PER_MS, 20 * queued)
     if not plan.ring and not plan.mesh:
         return Timing(
