@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import Final
 
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from p4reduce.base.output import Progress
 from p4reduce.control_plane.optical.auxiliary import Taken
@@ -158,4 +158,4 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     mean, count = statistics.fmean(values), len(values)
     if count < 2:
         return mean, float("inf")
-    return mean, float(student.ppf(0.5 + CONFIDENCE / 2, count - 1)) * statistics.stdev(values) / sqrt(count)
+    return mean, float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * statistics.stdev(values) / sqrt(count)

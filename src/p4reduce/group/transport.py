@@ -118,7 +118,7 @@ class Ticket:
         if mode & 0o077:
             raise ClusterError(f"ticket {path}: other users can read it (mode {mode:o}): chmod 600 {path}")
         try:
-            return from_json(cls, text, f"ticket {path}")
+            return from_json(Ticket, text, f"ticket {path}")
         except ValueError as error:
             raise ClusterError(str(error)) from None
 

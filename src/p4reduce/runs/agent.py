@@ -293,7 +293,7 @@ class Agent:
             threading.Thread(target=self._read_errors, args=(self._process.stderr,), daemon=True),
             threading.Thread(target=self._beat, daemon=True),
         ]
-        for thread in self._threads:
+        for thread in reversed(self._threads):  # the first waits for the second at its end
             thread.start()
 
     def ask(self, what: str, **request: Any) -> None:

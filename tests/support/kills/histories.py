@@ -165,7 +165,7 @@ class Trees:
     def blamed(self, waiting: dict[int, Any], members: Collection[int]) -> Collection[int]:
         """Of those who wait in this epoch."""
         world, names = self._world, set()
-        for member, (turn, _) in waiting.items():
+        for member, ((turn, _),) in waiting.items():  # there is one tree
             peer = world.peers.get(member)
             if peer is not None and peer.epoch in world.book.members:
                 names |= world.book.missing(peer.epoch, turn)

@@ -9,7 +9,7 @@ from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views import metrics
-from p4reduce.views.live.application import _Api
+from p4reduce.views.live.application import _Run
 from p4reduce.views.live.session import Player, VirtualSource, Wanted
 
 pytest.importorskip("prometheus_client", reason="needs prometheus-client: pip install 'p4reduce[metrics]'")
@@ -85,7 +85,7 @@ def test_a_run_that_has_not_begun_has_no_figures():
 
 
 def test_the_server_answers_in_prometheus_format_or_says_what_is_missing(run, monkeypatch):
-    api = _Api(run[0], lambda: True)
+    api = _Run(run[0], lambda: True)
     answer = api.metrics(None)
     assert (answer.status_code, answer.headers["content-type"]) == (200, metrics.CONTENT_TYPE)
     assert read(answer.body.decode())

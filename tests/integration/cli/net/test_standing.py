@@ -106,7 +106,7 @@ def is_seen(name: str) -> None:
         with pytest.raises(NotOffered, match="host"):
             look.ask("frames", node="s1", port=1)
         traced = look.ask("trace", node="h1", port=1, frame=bytes(60).hex())
-        assert (traced["switch"], traced["port"]) == ("s1", 1)
+        assert (traced["node"], traced["port"]) == ("s1", 1)
         with pytest.raises(NotOffered, match="no link"):
             look.ask("trace", node="h9", port=1, frame="00")
         assert look.ask("moment")["at_ns"] > 0, "who asks for nonsense may go on"

@@ -75,7 +75,7 @@ def test_a_launch_in_real_time_is_seen_while_it_goes_on_and_afterwards(script, t
     # datagrams between processes are not caught, what the switch would do with one is told all the same
     assert "veth" in ask(port, token, "/api/frames?node=h1&port=1")["refused"]
     traced = ask(port, token, "/api/trace", {"node": "h1", "port": 1, "frame": FRAME.hex()})
-    assert (traced["switch"], traced["port"]) == ("s1", 1)
+    assert (traced["node"], traced["port"]) == ("s1", 1)
     assert traced["steps"]
     # somebody else attaches, sees the same network, and leaves it alone
     watcher, other_port, other_token = started("watch")
