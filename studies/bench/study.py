@@ -753,7 +753,7 @@ def bars(result: StudyResult) -> Iterator[Bar]:
         if row.switches >= fabric.MANY:
             name = f"{row.threads} threads, {row.network} of {row.switches} switches, {row.lanes} lanes"
             least = at_least(fabric.TIMES * row.threads / 2)
-            yield Bar(f"{name}: times as fast, by processor time", least, {None: row.by_processor})
+            yield Bar(f"{name}: times as fast, by the clock", least, {None: row.by_clock})
     for row in (*result.rows("udp-forwarding"), *result.rows("udp-aggregation")):
         if row.together > 1:
             name = f"{row.frames} on UDP sockets, {row.lanes} lanes: frames per core, times those one by one"
