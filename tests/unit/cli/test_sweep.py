@@ -13,6 +13,7 @@ from p4reduce.base import failures
 from p4reduce.cli.commands import run as commands
 from p4reduce.cli.main import app
 from p4reduce.runs import runner
+from p4reduce.topologies import load, to_yaml
 
 SWEEP = ("sweep", "-t", "star:hosts=3,servers=1", "--plans", "steiner,ring", "--elements", "300,500", "--lanes", "64",
          "--seeds", "0..1", "--json")  # fmt: skip
@@ -55,6 +56,17 @@ def test_no_run_is_made_twice_by_the_same_command(tmp_path: Path, made: list[tup
     assert len(made) == 9
     assert rows(tmp_path, "--repeat", "2") != first  # other settings are other runs
     assert len(made) == 17
+
+
+def test_a_run_on_a_network_whose_file_has_changed_is_made_again(tmp_path: Path) -> None:
+    file, words = tmp_path / "net.yaml", ("--plans", "ring", "--elements", "300", "--lanes", "64", "--json")
+    found = []
+    for rate in ("1G", "10G"):
+        file.write_text(to_yaml(load(f"star:hosts=3,rate={rate}")))
+        done = call("sweep", "-t", file, *words, "--out", tmp_path / "out")
+        assert done.exit_code == 0, done.output
+        found.append(json.loads(done.stdout)[0]["communication_us"])
+    assert found[0] > 2 * found[1]
 
 
 def test_a_sweep_that_was_stopped_goes_on(

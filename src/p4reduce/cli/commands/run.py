@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -292,7 +293,7 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
     place, count = flags.shard
     experiments = flags.experiments[place - 1 :: count]
     kept = Kept(flags.out, code_version(), flags.merge)
-    names = [piece_name("run", one.model_dump_json()) for one in experiments]
+    names = [piece_name("run", (one.model_dump_json(), _files_of(one))) for one in experiments]
     known = (kept.get(name, dict) for name in names)
     found: dict[int, dict[str, Any]] = {number: row for number, row in enumerate(known) if row is not None}
     waiting = [number for number in range(len(experiments)) if number not in found]
@@ -318,6 +319,12 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
         for row in rows:
             _append(file, row, first=not file.tell())
     return rows
+
+
+def _files_of(experiment: Experiment) -> list[str]:
+    """Digests of the files that a run reads: a row is kept for what stands in them."""
+    named = (experiment.topology, experiment.p4, experiment.p4_json, experiment.p4_info)
+    return [sha256(Path(one).read_bytes()).hexdigest() for one in named if one is not None and Path(one).is_file()]
 
 
 def _shown(row: dict[str, Any], flags: Sweep) -> dict[str, Any]:

@@ -105,7 +105,10 @@ class Peekable(Protocol):
 
 
 class Shadows:
-    """Shadow states of a network's devices; one piece of memory takes what any of them would write."""
+    """Shadow states of a network's devices; memory of its own takes what each of them would write.
+
+    Threads run devices at the same time, so that none may see what another one's shadow has written.
+    """
 
     def __init__(self, devices: Mapping[str, SwitchDevice]) -> None:
         self._devices = dict(devices)
@@ -113,7 +116,7 @@ class Shadows:
         self._layouts = {name: layout_of(d.program) for name, d in devices.items() if isinstance(d, Device)}
         self._wasted = {id(layout): _wasted(layout) for layout in {id(x): x for x in self._layouts.values()}.values()}
         self._cells: dict[str, NDArray[np.int64]] = {}
-        self._waste = aligned_bytes(max((_largest(layout) for layout in self._layouts.values()), default=0))
+        self._waste: dict[str, NDArray[np.uint8]] = {}
 
     def address(self, name: str) -> int:
         """The shadow of a device, brought up to date with its tables; 0 for a device that cannot have one."""
@@ -125,7 +128,8 @@ class Shadows:
         layout = self._layouts[name]
         cells = self._cells.setdefault(name, np.zeros(layout.cells, dtype=np.int64))
         cells[:] = device.state.cells
-        cells[self._wasted[id(layout)]] = self._waste.ctypes.data
+        waste = self._waste.setdefault(name, aligned_bytes(_largest(layout)))
+        cells[self._wasted[id(layout)]] = waste.ctypes.data
         return int(cells.ctypes.data)
 
 
