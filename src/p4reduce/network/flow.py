@@ -38,8 +38,6 @@ RING_WINDOWS: Final = 3
 LEAST_SEGMENT: Final = 4
 CLOSE: Final = 1e-6
 """units: fewer are none"""
-NEARLY: Final = 1.1
-"""times the busiest link's time for a frame: frames of a ring that are no farther apart fill that link"""
 SETTLED: Final = 1.02
 """times the busiest link's time for a chunk: chunks that are farther apart wait for their window"""
 
@@ -355,8 +353,6 @@ def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool, 
         more = int(done[count - 1 - window + rest] - done[count - 1 - window]) if rest else 0
         total = int(done[-1]) + more + round(flow_ps - rest * unit)
     unit = min(unit, total / units)
-    if isinstance(load.frames, StreamFrames) and load.frames.segment and not load.segment and unit < NEARLY * least:
-        unit = least  # the busiest link has a queue all the while, which lower classes do not get past
     return Pace(total, min(max(0, int(done[0]) - load.plan.rtt_ps), total - int(units * unit)), unit)
 
 
