@@ -31,9 +31,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave away what repeats another test's ground, or is exhaustive, unless it is asked for."""
     if not SOAK:
-        left = [item for item in items if item.get_closest_marker("soak") is None]
-        config.hook.pytest_deselected(items=[item for item in items if item not in left])
-        items[:] = left
+        chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            chosen[item.get_closest_marker("soak") is None].append(item)
+        config.hook.pytest_deselected(items=chosen[False])
+        items[:] = chosen[True]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

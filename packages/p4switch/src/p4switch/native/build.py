@@ -1,4 +1,6 @@
-"""``python -m p4switch.native.build MODULE FILE``: the object code of a module's entries, by Numba and LLVM.
+"""``python -m p4switch.native.build MODULE FILE ...``: the object code of the entries of modules, by Numba and LLVM.
+
+Functions that several of the modules call pass Numba once.
 
 Numba is used as a front end. Its own way would optimize every function with all that it calls, once for each caller,
 and make machine code of each; here its output is gathered unoptimized, made one module of which only the entries can
@@ -87,8 +89,9 @@ def front_end(context: Any) -> Any:
             f"Numba {numba.__version__} lacks {missing[0]}, with which p4reduce compiles: install a version "
             "that p4reduce's package metadata names (pip install p4reduce does)"
         )
-    rtsys.initialize(context)  # with code of its own, which is left out
-    context._internal_codegen = _Codegen("p4reduce")
+    if not isinstance(context._internal_codegen, _Codegen):
+        rtsys.initialize(context)  # with code of its own, which is left out
+        context._internal_codegen = _Codegen("p4reduce")
     return context
 
 
@@ -175,13 +178,14 @@ class _Progress:
         print(f"compiled {self._done} {known}", flush=True)
 
 
-def main(module: str, path: str) -> int:
-    """Compile the entries of a module into a file."""
+def main(*words: str) -> int:
+    """Compile the entries of each module into the file that is named behind it."""
     gc.disable()  # a tenth of the time, and some 100 MB; the process is short
     compiler.ahead = _Progress()
     config.DISABLE_PERFORMANCE_WARNINGS = 1
-    importlib.import_module(module)
-    objects.write(Path(path), object_code(objects.entries_of(module)))
+    for module, path in zip(words[::2], words[1::2], strict=True):
+        importlib.import_module(module)
+        objects.write(Path(path), object_code(objects.entries_of(module)))
     return 0
 
 

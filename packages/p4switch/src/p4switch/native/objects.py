@@ -1,4 +1,4 @@
-"""Object files: found on disk, or made by processes of their own, one for each module with entries."""
+"""Object files, one for each module with entries: found on disk, or made by processes of their own."""
 
 import contextlib
 import fcntl
@@ -186,40 +186,46 @@ def prepare(*modules: str) -> None:
 
 
 def _compile(paths: Mapping[str, Path], report: Report) -> None:
-    """As many at once as there are processors; the first failure ends all."""
-    waiting = sorted(paths)
-    counts: dict[str, tuple[int, int]] = {}
-    changed = threading.Condition()
-    running: dict[str, _Maker] = {}
+    """Make object files in as many processes at once as there are processors; the first failure ends all.
 
-    def told(module: str, done: int, total: int) -> None:
+    Modules of one folder share functions, and thereby a process.
+    """
+    waiting: dict[Path, dict[str, Path]] = {}
+    for module, path in sorted(paths.items()):
+        waiting.setdefault(path.parent, {})[module] = path
+    counts: dict[Path, tuple[int, int]] = {}
+    changed = threading.Condition()
+    running: dict[Path, _Maker] = {}
+
+    def told(folder: Path, done: int, total: int) -> None:
         with changed:
-            counts[module] = done, total
+            counts[folder] = done, total
             changed.notify()
 
     try:
         while waiting or running:
             while waiting and len(running) < (os.cpu_count() or 1):
-                module = waiting.pop(0)
-                running[module] = _Maker(module, paths[module], told)
+                folder = max(waiting, key=lambda folder: len(waiting[folder]))
+                running[folder] = _Maker(folder, waiting.pop(folder), told)
             with changed:
                 changed.wait(0.1)
                 done, total = (sum(column) for column in zip((0, 0), *counts.values(), strict=True))
             report(done, total)
-            for module in [module for module, maker in running.items() if maker.ended()]:
-                running.pop(module).check()
+            for folder in [folder for folder, maker in running.items() if maker.ended()]:
+                running.pop(folder).check()
     finally:
         for maker in running.values():
             maker.kill()
 
 
 class _Maker:
-    """A process that makes one object file, and tells how far it is."""
+    """A process that makes object files of one folder, and tells how far it is."""
 
-    def __init__(self, module: str, path: Path, told: Callable[[str, int, int], None]) -> None:
-        self._module = module
+    def __init__(self, folder: Path, paths: Mapping[str, Path], told: Callable[[Path, int, int], None]) -> None:
+        self._folder = folder
+        self._modules = ", ".join(paths)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "p4switch.native.build", module, str(path)],
+            [sys.executable, "-m", "p4switch.native.build", *(str(word) for pair in paths.items() for word in pair)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -231,11 +237,11 @@ class _Maker:
         self._reader = threading.Thread(target=self._read, args=(told,), daemon=True)
         self._reader.start()
 
-    def _read(self, told: Callable[[str, int, int], None]) -> None:
+    def _read(self, told: Callable[[Path, int, int], None]) -> None:
         for line in self._process.stdout or ():
             words = line.split()
             if len(words) == 3 and words[0] == "compiled":
-                told(self._module, int(words[1]), int(words[2]))
+                told(self._folder, int(words[1]), int(words[2]))
             else:
                 self._said.append(line)
 
@@ -245,7 +251,7 @@ class _Maker:
     def check(self) -> None:
         self._reader.join()
         if self._process.returncode != 0:
-            raise CompilationError(f"{self._module}: could not be compiled:\n{''.join(self._said)}")
+            raise CompilationError(f"{self._modules}: could not be compiled:\n{''.join(self._said)}")
 
     def kill(self) -> None:
         self._process.kill()
