@@ -115,7 +115,9 @@ class Settings:
     def _explain(self, item: Any, listed: Mapping[str, str]) -> str:
         field = ".".join(str(part) for part in item["loc"])
         message = str(item["msg"]).removeprefix("Value error, ")
-        shown = "" if not field or isinstance(item["input"], dict) else f" (got {item['input']!r})"
+        value = item["input"]
+        told = not field or isinstance(value, dict) or (isinstance(value, str) and repr(value) in message)
+        shown = "" if told else f" (got {value!r})"
         return f"{self._where(field, listed)}{message}{shown}"
 
     def _where(self, field: str, listed: Mapping[str, str]) -> str:
