@@ -90,7 +90,7 @@ bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as 
 study: $(WARM)  ## a study of docs/, in out/NAME: NAME=poster|placement|turns|priorities|optical|compare|bench STUDY='--quick' or other flags; no NAME: all parts
 	@$(BIN)/python -m studies $(if $(NAME),$(NAME) $(if $(filter bench,$(NAME)),,--jobs $(JOBS)),--help) $(STUDY)
 
-figures: $(WARM)  ## the tables of docs/performance.md, printed anew on this machine: FIGURES='--parts loss,row' or other flags (an hour)
+figures: $(WARM)  ## the tables of docs/performance.md, printed anew on this machine: FIGURES='--parts loss,row' or other flags (long)
 	@$(BIN)/python -m studies bench --docs docs/performance.md --out out/figures $(FIGURES)
 
 # Some parts of the study `bench` at a time; all flags: python -m studies bench --help

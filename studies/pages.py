@@ -314,8 +314,8 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
 
     A table stands between ``<!-- table: PART; rows: FIELD, ..; cells: MEASURE, ..; across: FIELD; where: FIELD=VALUE,
     .. -->`` and ``<!-- end of table -->``. There is a line for each combination of ``rows`` and, with ``across``, a
-    column for each value of that field. ``where`` keeps the points whose field is written like that (commas left out).
-    A part that lists its rows is shown whole where none of this is asked for. ``bars`` are those with a limit; the
+    column for each value of that field. ``where`` keeps the points whose field is written like that. A part
+    that lists its rows is shown whole where none of this is asked for. ``bars`` are those with a limit; the
     title of a table that is no part's shows that one. Tables of parts that were not run stay as they are.
 
     Raises
@@ -367,7 +367,7 @@ def _chosen_points(part: Part, points: Sequence[Any], asked: Mapping[str, Sequen
     for name in (*rows, *cells, *across, *(name for name, _ in where)):
         if name not in part.columns:
             raise BadInput(f"table of {part.name}: {name!r} is none of {', '.join(part.columns)}")
-    own = [one for one in points if all(written(one, name).replace(",", "") == value for name, value in where)]
+    own = [one for one in points if all(written(one, name) == value for name, value in where)]
     texts_of: dict[tuple[str, ...], dict[str, str]] = {}
     for one in own:
         line = texts_of.setdefault(tuple(written(one, name) for name in rows), {})
