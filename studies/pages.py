@@ -314,9 +314,10 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
 
     A table stands between ``<!-- table: PART; rows: FIELD, ..; cells: MEASURE, ..; across: FIELD; where: FIELD=VALUE,
     .. -->`` and ``<!-- end of table -->``. There is a line for each combination of ``rows`` and, with ``across``, a
-    column for each value of that field. ``where`` keeps the points whose field is written like that. A part
-    that lists its rows is shown whole where none of this is asked for. ``bars`` are those with a limit; the
-    title of a table that is no part's shows that one. Tables of parts that were not run stay as they are.
+    column for each value of that field. ``where`` keeps the points whose field is written like that. A part that lists
+    its rows is shown whole where none of this is asked for. ``bars`` are those with a limit, ``missed bars`` those that
+    do not hold; the title of a table that is no part's shows that one. Tables of parts that were not run stay as they
+    are.
 
     Raises
     ------
@@ -329,9 +330,8 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
 
     def made(block: re.Match[str]) -> str:
         part, asked = _asked(block["asked"])
-        bars = [one for one in result.verdicts if one.holds is not None] if part == "bars" else []
-        if bars:
-            table = bars_table(bars)
+        if part in ("bars", "missed bars") and result.verdicts:
+            table = bars_table(one for one in result.verdicts if one.holds in (False, part == "bars"))
         elif points := result.points.get(part) or (result.rows(part) if part in listed else []):
             table = _chosen_points(next(one for one in result.study.parts if one.name == part), points, asked)
         elif part in others:
