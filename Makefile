@@ -90,6 +90,9 @@ bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as 
 study: $(WARM)  ## a study of docs/, in out/NAME: NAME=poster|placement|turns|priorities|optical|compare|bench STUDY='--quick' or other flags; no NAME: all parts
 	@$(BIN)/python -m studies $(if $(NAME),$(NAME) $(if $(filter bench,$(NAME)),,--jobs $(JOBS)),--help) $(STUDY)
 
+figures: $(WARM)  ## the tables of docs/performance.md, printed anew on this machine: FIGURES='--parts loss,row' or other flags (long)
+	@$(BIN)/python -m studies bench --docs docs/performance.md --out out/figures $(FIGURES)
+
 # Some parts of the study `bench` at a time; all flags: python -m studies bench --help
 bench-dataplane: PARTS = packets,compilation,frontend,frontend-packets,memory,tables,writes,locks,bmv2,bmv2-push  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
 bench-fabric: PARTS = tree,large,racks,forwarding,ns3,threads,exchange  ## virtual time: passes a second, a 25.6 M-element all-reduce, threads, windows over MPI; ns-3 beside it: NS3_PYTHON=...

@@ -239,8 +239,10 @@ class Part:
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """Of points: the key, then measures."""
+        """Of points: the key, then measures; of rows that are listed: theirs."""
         shown = columns_of(self.row)
+        if self.lists:
+            return shown
         return {name: shown[name] for name in self.by} | {one.name: one.column for one in self.measures}
 
     def points(self, rows: Rows) -> list[Point]:

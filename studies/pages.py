@@ -282,11 +282,12 @@ def points_table(part: Part, points: Sequence[Point], *, brief: bool = False) ->
     )
 
 
-def _cell(part: Part, point: Point, name: str) -> str:
+def _cell(part: Part, point: Any, name: str) -> str:
+    """Of a point, or of a row that is listed."""
     shown = part.columns[name]
-    estimate = None if name in point.key else point.estimate(name)
+    estimate = point.estimate(name) if isinstance(point, Point) and name not in point.key else None
     if estimate is None or estimate.high is None:
-        return shown.text(point[name])
+        return shown.text(_get(point, name))
     return f"{shown.text(estimate.value)} ± {shown.text(estimate.high - estimate.value)}"
 
 
@@ -313,8 +314,10 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
 
     A table stands between ``<!-- table: PART; rows: FIELD, ..; cells: MEASURE, ..; across: FIELD; where: FIELD=VALUE,
     .. -->`` and ``<!-- end of table -->``. There is a line for each combination of ``rows`` and, with ``across``, a
-    column for each value of that field. ``where`` keeps the points whose field is written like that. The part ``bars``
-    has no more. Tables of parts that were not run stay as they are.
+    column for each value of that field. ``where`` keeps the points whose field is written like that. A part that lists
+    its rows is shown whole where none of this is asked for. ``bars`` are those with a limit, ``missed bars`` those that
+    do not hold; the title of a table that is no part's shows that one. Tables of parts that were not run stay as they
+    are.
 
     Raises
     ------
@@ -322,13 +325,17 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
         A table asks for a field or measure that its part has not.
     """
     shown: list[str] = []
+    others = {table[0]: table for table in result.study.tables(result)}
+    listed = [part.name for part in result.study.parts if part.lists]
 
     def made(block: re.Match[str]) -> str:
         part, asked = _asked(block["asked"])
-        if part == "bars" and result.verdicts:
-            table = bars_table(result.verdicts)
-        elif points := result.points.get(part):
+        if part in ("bars", "missed bars") and result.verdicts:
+            table = bars_table(one for one in result.verdicts if one.holds in (False, part == "bars"))
+        elif points := result.points.get(part) or (result.rows(part) if part in listed else []):
             table = _chosen_points(next(one for one in result.study.parts if one.name == part), points, asked)
+        elif part in others:
+            table = others[part]
         else:
             return block[0]
         shown.append(part)
@@ -348,18 +355,24 @@ def _asked(text: str) -> tuple[str, dict[str, list[str]]]:
     return part, found
 
 
-def _chosen_points(part: Part, points: Sequence[Point], asked: Mapping[str, Sequence[str]]) -> Table:
+def _chosen_points(part: Part, points: Sequence[Any], asked: Mapping[str, Sequence[str]]) -> Table:
     rows, cells, across = (asked.get(name, []) for name in ("rows", "cells", "across"))
+    if part.lists and not (rows or cells):
+        rows = list(part.columns)
     where = [one.partition("=")[::2] for one in asked.get("where", [])]
+
+    def written(one: Any, name: str) -> str:
+        return part.columns[name].text(_get(one, name))
+
     for name in (*rows, *cells, *across, *(name for name, _ in where)):
         if name not in part.columns:
             raise BadInput(f"table of {part.name}: {name!r} is none of {', '.join(part.columns)}")
-    own = [one for one in points if all(part.columns[name].text(one[name]) == value for name, value in where)]
+    own = [one for one in points if all(written(one, name) == value for name, value in where)]
     texts_of: dict[tuple[str, ...], dict[str, str]] = {}
     for one in own:
-        line = texts_of.setdefault(tuple(part.columns[name].text(one[name]) for name in rows), {})
+        line = texts_of.setdefault(tuple(written(one, name) for name in rows), {})
         if across:
-            line[part.columns[across[0]].text(one[across[0]])] = ", ".join(_cell(part, one, name) for name in cells)
+            line[written(one, across[0])] = ", ".join(_cell(part, one, name) for name in cells)
         else:
             line |= {part.columns[name].heading: _cell(part, one, name) for name in cells}
     columns = list(dict.fromkeys(name for line in texts_of.values() for name in line))

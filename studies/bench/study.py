@@ -530,12 +530,18 @@ def _real(links: str) -> Part:
 
 
 LOSSES: Final = (
+    measured("bounds", "Time over the plan's lower bound, leaf-spine-8, links of 1 us, no loss",
+             {"plan": "plan", "rate": "rate", "mib": "MiB", "ratio": "time / bound"},
+             lambda settings: [
+                 partial(virtual.over_bound, plan, rate, mib, settings.seeds[0])
+                 for plan in settings.plans for rate in ("10G", "100G") for mib in (1, 4, 16)
+             ]),
     Part("loss", "Loss on every link; load: busiest link of a worker over S/b/(1 - p)", virtual.loss_cells,
          virtual.run_loss, virtual.LossRow, by=("topology", "plan", "rate", "elements", "loss"),
          mean=virtual.MEASURES),
     Part("heavy", "Heavy loss on five switches; frames that overtake each other", virtual.heavy_cells,
          virtual.run_heavy, virtual.HeavyRow, by=("topology", "rate", "loss", "reorder"),
-         mean=(*(one for one in virtual.MEASURES if one != "load"), "times")),
+         mean=("ratio", "times", "asks", "waits", "needless", virtual.MEASURES[-1])),
     *map(_real, real.LINKS),
     measured("row", f"{guesses.COUNT} collectives in a row, each called when the one before is done, or announced",
              {"rate": "rate", "elements": "elements", "numbers": "numbers", "announced": "announced", "ratio": "ratio",
@@ -781,6 +787,9 @@ STUDY: Final = Study(
     bars,
     (Drawing("distance", "What distance costs", distance.draw),),
     lambda _result: " ".join((__doc__ or "").partition("\n\n")[2].split()),
+    tables=lambda result: [
+        ("Machine", ["commit", *machine()], [[result.provenance["commit"], *map(number, machine().values())]])
+    ],
     more=lambda _result: {"machine": machine()},
     timed=True,
 )

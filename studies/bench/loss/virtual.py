@@ -87,6 +87,12 @@ def measure(
     )
 
 
+def over_bound(plan: str, rate: str, mib: int, seed: int) -> dict[str, Any]:
+    """One all-reduce of so many MiB without loss, links of 1 us."""
+    found = measure(plan, rate, mib << 18, seed, FLAT, FaultOptions(), delay="1us")
+    return {"plan": plan, "rate": rate, "mib": mib, "ratio": found.ratio}
+
+
 def asks_needed(loss: float, links: int) -> float:
     """A(p): rounds of repair that a chunk needs on average, sum over k >= 1 of 1 - (1 - p^k)^L."""
     return sum(1 - (1 - loss**k) ** links for k in range(1, 60)) if loss else 0.0
