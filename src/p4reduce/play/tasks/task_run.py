@@ -29,7 +29,9 @@ from p4reduce.group.backend import FloatArray
 from p4reduce.group.checkpoint import Checkpoint
 from p4reduce.group.checkpoint import State as Saved
 from p4reduce.group.errors import ClusterError
+from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Link
 from p4reduce.workers.operation import Post
@@ -83,7 +85,7 @@ class Reading:
 
     Parameters
     ----------
-    network : JobNetwork
+    network : Carrier
         Where.
     reads : iterable of (str, str, int)
         Home, reader, bytes.
@@ -93,11 +95,11 @@ class Reading:
         Of frames.
     """
 
-    def __init__(self, network: JobNetwork, reads: Iterable[Read], *, keys: Iterator[Key], lanes: int) -> None:
+    def __init__(self, network: Carrier, reads: Iterable[Read], *, keys: Iterator[Key], lanes: int) -> None:
         self._network = network
         self.error: str | None = None
         self._left: list[_Reading] = []
-        topology = network.switches.topology
+        topology = network.topology
         try:
             for read, (job, epoch) in zip(reads, keys, strict=False):
                 home, reader, size = read
@@ -182,7 +184,7 @@ class TaskRun:
 
     order: Order
     jobs: Mapping[Role, Job]
-    network: JobNetwork
+    network: Carrier
     read_keys: Iterator[Key]
     round: int = 0
     phase: str = "training"
@@ -376,7 +378,7 @@ class TaskRun:
             return not self.ring
         indices = self.job.endpoints
         records = self.network.endpoints.records[indices]
-        if (records["failed_seq"] >= 0).any():
+        if isinstance(self.network, JobNetwork) and (records["failed_seq"] >= 0).any():
             return self._give_up(self.network.status(indices[int(records["failed_seq"].argmax())]).error or "failed")
         if (records["status"] == State.ACTIVE).any():
             return False
@@ -600,7 +602,7 @@ class Rounds:
     round, when its window is lit. Circuits turn only when everything of the window before has arrived.
     """
 
-    def __init__(self, network: JobNetwork, change: Change, tell: Tell) -> None:
+    def __init__(self, network: Carrier, change: Change, tell: Tell) -> None:
         self._network, self._change, self._tell = network, change, tell
         self._table: Timetable | None = None
         self._next: Timetable | None = None
@@ -611,6 +613,12 @@ class Rounds:
         self._started_ps = self._lit_ps = 0
         self._clear_ps = 0  # until then frames of a task that was given up may be under way
         self._lost = (0, 0)
+
+    @property
+    def _fabric(self) -> VirtualNetwork:
+        if isinstance(self._network, FlowJobs):
+            raise RefusedError("the flow model has no circuits that change; choose time: virtual")
+        return self._network.fabric
 
     @property
     def number(self) -> int:
@@ -631,9 +639,10 @@ class Rounds:
             raise RefusedError(f"schedule {timetable.number}: {max(known, default=1)} came after it")
         if self._next is not None:
             raise RefusedError(f"schedule {timetable.number}: {self._next.number} waits for the end of the round")
+        fabric = self._fabric
         for window in timetable.windows:
             try:
-                self._network.fabric.check_circuits(window.circuits)
+                fabric.check_circuits(window.circuits)
             except FabricError as error:
                 raise RefusedError(f"schedule {timetable.number}: {error}") from None
         self._next = timetable
@@ -712,7 +721,7 @@ class Rounds:
         self._open, self._place, self._own = True, place, own
         self._started_ps = self._lit_ps = now_ps
         if window.circuits != self._lit:
-            self._network.fabric.reconfigure(None, window.circuits, None, table.delta_ps)
+            self._fabric.reconfigure(None, window.circuits, None, table.delta_ps)
             self._lit, self._lit_ps = window.circuits, now_ps + table.delta_ps
         for run in own:
             run.lit = now_ps >= self._lit_ps or not any(circuits_of(job.plan) for job in run.jobs.values())
@@ -732,7 +741,7 @@ class Rounds:
                     self._clear_ps = now_ps + self._table.guard_ps
         if self._own or now_ps < max(self._lit_ps, self._clear_ps):
             return False
-        counted = self._network.fabric.links.array()
+        counted = self._fabric.links.array()
         lost = int(counted["dark_lost"].sum()), int(counted["misrouted"].sum())
         self._open = False
         self._tell(
