@@ -3,7 +3,7 @@
 Each setting is drawn from the seed and its number, run on packets in virtual time, and run in the flow model. Printed:
 the error of the communication time for each plan, size and delay, the worst settings, and those that the model refused.
 The exit code is 1 where the mean is above 2 %, one setting is above 8 %, or bytes differ from those that were counted.
-With ``--tasks`` each setting is several tasks of the orchestrator; where no host ends, they must get the same weights.
+With ``--tasks`` each setting is several tasks of the orchestrator; where no host ends, they must do the same rounds.
 A claim needs a seed that nobody developed with.
 """
 
@@ -174,7 +174,7 @@ def report(found: Sequence[Point]) -> bool:
             print(f"refused, {point.dropped} frames dropped on packets: {point.setting}: {point.refused}")
     other = [point for point in compared if not point.same_bytes]
     for point in other:
-        print(f"other bytes or weights than on packets: {point.setting}")
+        print(f"other bytes, or other rounds, than on packets: {point.setting}")
     errors = [abs(point.error) for point in compared]
     return float(np.mean(errors)) <= MEAN and max(errors) <= WORST and not other
 

@@ -38,8 +38,8 @@ class TasksPlayed:
     """from the last local model of a round to its end, of all rounds of all tasks"""
     finished_ps: int
     """the end of the last task"""
-    ended: tuple[tuple[str, TaskState, str | None], ...]
-    """of each task: how, and its digest"""
+    ended: tuple[tuple[str, TaskState, int], ...]
+    """of each task: how, and after how many rounds"""
 
 
 def random_tasks(random: Random) -> TasksSetting:
@@ -96,7 +96,7 @@ def play_tasks(setting: TasksSetting, time: Literal["virtual", "flow"]) -> Tasks
         return TasksPlayed(
             sum(one["done_ps"] - one["trained_ps"] for one in rounds),
             max((row.finished_ps or 0 for row in rows), default=0),
-            tuple((row.name, row.state, row.digest) for row in rows),
+            tuple(sorted((row.name, row.state, len(store.history.rounds(row.name))) for row in rows)),
         )
 
 

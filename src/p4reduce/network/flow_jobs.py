@@ -95,12 +95,15 @@ class FlowJobs:
             job.place(host, index)
         return job
 
-    def post(self, index: int, operation: Post) -> None:
-        """Give an endpoint its next operation. ``PlanError`` for a collective that the model does not know."""
+    def post(self, index: int, operation: Post, elements: int = 0) -> None:
+        """Give an endpoint its next operation. ``PlanError`` for a collective that the model does not know.
+
+        elements: of arrays that nobody holds.
+        """
         job = self._of[index]
         under = self._now.setdefault(id(job), _Collective())
         under.posts[index] = operation
-        under.elements = max(under.elements, operation.length, 1)
+        under.elements = max(under.elements, operation.length, elements, 1)
         self.endpoints.records["status"][index] = State.ACTIVE
         if len(under.posts) == len(job.endpoints):
             under.transfer = self._flow.begin([(job, under.elements)], under.operation)

@@ -197,7 +197,7 @@ class TaskRun:
     """when an aggregation ends"""
     times: dict[str, int] = field(default_factory=dict)
     digest: bytes = b""
-    """of the rounds until now: SHA-256 of that before and the weights"""
+    """of the rounds until now: SHA-256 of that before and the weights; empty in the flow model, which has none"""
     ended: bool = False
     error: str | None = None
     died: list[str] = field(default_factory=list)
@@ -209,10 +209,12 @@ class TaskRun:
 
     def __post_init__(self) -> None:
         task = self.order.task
-        self.weights: FloatArray = np.zeros(task.elements, np.float32)
+        # The flow model needs no numbers of a model, only how many there are.
+        self._held = 0 if isinstance(self.network, FlowJobs) else task.elements
+        self.weights: FloatArray = np.zeros(self._held, np.float32)
         self.checkpoint: FloatArray = self.weights.copy()
-        self.sum: FloatArray = np.zeros(task.elements, np.float32)
-        self.arrays: list[FloatArray] = [np.zeros(task.elements, np.float32) for _ in task.workers]
+        self.sum: FloatArray = np.zeros(self._held, np.float32)
+        self.arrays: list[FloatArray] = [np.zeros(self._held, np.float32) for _ in task.workers]
         self._reading: Reading | None = None
         self._unread: set[tuple[str, str, int]] = set()
         self._lacking = False  # workers without a model
@@ -273,7 +275,7 @@ class TaskRun:
         before = {*self.order.reads} - self._unread
         self._lacking |= any(worker not in self.order.task.workers for worker in order.task.workers) or bool(order.anew)
         self._unread = {*order.reads} - {read for read in before if read[1] not in order.anew}
-        self.arrays = [np.zeros(order.task.elements, np.float32) for _ in order.task.workers]
+        self.arrays = [np.zeros(self._held, np.float32) for _ in order.task.workers]
         self.died = []
         self.order, self.jobs, self.coming = order, jobs, None
         self.weights[:] = self.checkpoint
@@ -308,7 +310,7 @@ class TaskRun:
     def _ready(self, now_ps: int) -> None:
         """All hosts have data and model."""
         read = sum(size for _, _, size in self._unread)
-        model = self.weights.nbytes * len(self.arrays) if self._lacking else 0
+        model = 4 * self.order.task.elements * len(self.arrays) if self._lacking else 0
         self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
         self._lacking, self._unread = False, set()
         self.begin_round(now_ps)
@@ -326,7 +328,7 @@ class TaskRun:
         self.times = {"started_ps": now_ps}
         self.checkpoint[:] = self.weights
         for array, rank, worker in zip(self.arrays, self.order.all_ranks, task.workers, strict=True):
-            array[:] = gradient(task.name, rank, self.round, task.elements)
+            array[:] = gradient(task.name, rank, self.round, self._held)
             self.due[self.upload.members[worker]] = now_ps + self.order.training_ps[worker]
         self.times["trained_ps"] = max(self.due.values())
         if self.ring:
@@ -370,7 +372,10 @@ class TaskRun:
         ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
         for index in ready:
             del self.due[index]
-            self.network.post(index, self._operation(index))
+            if isinstance(self.network, FlowJobs):
+                self.network.post(index, self._operation(index), self.order.task.elements)
+            else:
+                self.network.post(index, self._operation(index))
         if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
             return False
         if self.phase == "aggregating":
@@ -426,7 +431,8 @@ class TaskRun:
         if fault := self._differs():
             self._give_up(f"round {self.round}: {fault}")
             return self.error
-        self.digest = hashlib.sha256(self.digest + self.weights.tobytes()).digest()
+        if self._held:
+            self.digest = hashlib.sha256(self.digest + self.weights.tobytes()).digest()
         self.round += 1
         self.times = {}
         self.checkpoint[:] = self.weights

@@ -482,7 +482,8 @@ class World(AbstractContextManager["World"]):
         jobs: dict[Role, Job] = {}
         try:
             check_reads(order.reads)
-            check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
+            if isinstance(self.network, JobNetwork):
+                check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._changes.add(order)
             run = TaskRun(order, jobs, self.network, self._read_keys)
             self._attempts.begin(run)

@@ -1,4 +1,4 @@
-"""Tasks of the orchestrator in the flow model: the weights, bytes and, nearly, the times of packets."""
+"""Tasks of the orchestrator in the flow model: the rounds, bytes and, nearly, the times of packets."""
 
 import json
 from contextlib import contextmanager
@@ -19,13 +19,12 @@ from tests.support.orchestrated.bench import (
     PROGRAM,
     PS_PER_US,
     check_end,
-    digests,
     open_store,
     orchestrating,
     some_tasks,
     two_spines,
 )
-from tests.support.orchestrated.sums import expected_digest, ranks_of
+from tests.support.orchestrated.sums import ranks_of
 
 FLOW = {"time": "flow"}
 
@@ -43,20 +42,22 @@ def ended(path, tasks, policy="steiner", before=lambda world: None, **options):
 
 
 @pytest.mark.parametrize("policy", ["steiner", "spff"])
-def test_weights_and_bytes_are_those_of_packets_and_times_nearly(tmp_path, policy):
+def test_rounds_and_bytes_are_those_of_packets_and_times_nearly(tmp_path, policy):
     found = []
     for name, options in (("packets", {}), ("flow", FLOW)):
         with ended(tmp_path / name, some_tasks(), policy, **options) as (world, store):
             rounds = [one for row in store.tasks() for one in store.history.rounds(row.name)]
             counted = {hop: size for hop, size in world.interface_bytes().items() if size}
-            found.append((digests(store), counted, [one["done_ps"] - one["trained_ps"] for one in rounds]))
+            found.append(
+                ([one["round"] for one in rounds], counted, [one["done_ps"] - one["trained_ps"] for one in rounds])
+            )
     packets, flow = found
     assert flow[:2] == packets[:2]
     assert sum(flow[2]) == pytest.approx(sum(packets[2]), rel=0.08)
 
 
 def test_a_swap_goes_on_with_what_has_not_flowed(tmp_path):
-    """The tree is changed in the middle of a round: sums are right, and both trees have carried a part."""
+    """The tree is changed in the middle of a round, and both trees have carried a part."""
     task = some_tasks(elements=40_000, rounds=2)[0]
     moved = []
     with World(two_spines(), PROGRAM, **FLOW) as world, open_store(tmp_path / "t.sqlite") as store:
@@ -72,7 +73,7 @@ def test_a_swap_goes_on_with_what_has_not_flowed(tmp_path):
             world._report(None, "link", {"node": "leaf1", "port": two_spines().port(*ends), "up": False})
             orchestrator.run()
         (row,) = store.tasks()
-        assert (row.state, row.digest) == (TaskState.FINISHED, expected_digest(task, ranks_of(store, task.name)))
+        assert (row.state, row.digest, len(ranks_of(store, task.name))) == (TaskState.FINISHED, "", 2)
         (before, _) = moved[0]
         port = two_spines().port("leaf1", used)
         assert 0 < before["leaf1", port] == world.network.sent()["leaf1", port]
@@ -80,7 +81,7 @@ def test_a_swap_goes_on_with_what_has_not_flowed(tmp_path):
         assert world.network.sent()["leaf1", other] > before["leaf1", port]
 
 
-def test_a_host_that_ends_leaves_the_others_their_sums(tmp_path):
+def test_a_host_that_ends_leaves_the_others_their_rounds(tmp_path):
     tasks = [some_tasks(rounds=4)[0]]
     tasks = [type(tasks[0])(**{**vars(tasks[0]), "on_failure": "shrink"})]
 
@@ -90,8 +91,7 @@ def test_a_host_that_ends_leaves_the_others_their_sums(tmp_path):
     with ended(tmp_path / "t.sqlite", tasks, before=end, **FLOW) as (_, store):
         (row,) = store.tasks()
         ranks = ranks_of(store, row.name)
-        assert {len(own) for own in ranks} == {2, 3}
-        assert row.digest == expected_digest(row.task, ranks)
+        assert (row.state, len(ranks), {len(own) for own in ranks}) == (TaskState.FINISHED, 4, {2, 3})
 
 
 def test_what_the_model_does_not_know_is_refused():
