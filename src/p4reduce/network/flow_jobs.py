@@ -5,7 +5,7 @@ carry is what plans predict, while a collective is under way in proportion to th
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,11 +25,10 @@ from p4reduce.workers.records import Collective, State
 _RECORD: Final = np.dtype([("status", np.int64), ("done_at", np.int64), ("failed_seq", np.int64)])
 
 
-def nearest_sum(arrays: Iterable[Floats]) -> Floats:
+def nearest_sum(arrays: Sequence[Floats]) -> Floats:
     """The float32 next to the sums in float64."""
-    given = iter(arrays)
-    total = np.array(next(given), np.float64)
-    for array in given:
+    total = np.zeros(arrays[0].size, np.float64)
+    for array in arrays:
         total += array
     with np.errstate(over="ignore"):
         return total.astype(np.float32)

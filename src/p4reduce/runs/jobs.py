@@ -639,7 +639,7 @@ def _add_up(calls: list[Call], size: int) -> bool:
         total = np.clip(exact, INT32.min, INT32.max).astype(np.int32).view(np.float32)
         beyond = bool((exact != total.view(np.int32)).any())
     else:
-        total, beyond = nearest_sum(call.array for call in workers), False
+        total, beyond = nearest_sum([call.array for call in workers]), False
     if first.operation == "push_pull":
         step = np.float32(first.learning_rate / size)
         total = server.array - step * total
