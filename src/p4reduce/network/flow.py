@@ -612,8 +612,9 @@ class FlowNetwork:
     def forget(self, job: Job) -> None:
         """A job is over: nothing of its plan is kept."""
         self._ways.pop(id(job.plan), None)
-        plans = {key: [load.plan for load in loads] for key, (loads, _) in self._loads.items()}
-        self._loads = {key: self._loads[key] for key, own in plans.items() if job.plan not in own}
+        for key, (loads, _) in list(self._loads.items()):
+            if any(load.plan is job.plan for load in loads):
+                del self._loads[key]
 
     def _parts(self) -> list[Part]:
         return [part for transfer in self._under for part in transfer.parts]
