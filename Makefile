@@ -75,8 +75,8 @@ soak-model: $(WARM)  ## MUTANTS=100000 mutated P4 programs on both executors, an
 soak-best: $(WARM)  ## COUNT=100 random networks: plan best beside every other plan, and its prediction, on packets
 	$(BIN)/python -m tests.support.soak_best --count $(COUNT) --seed $(SEED)
 
-soak-flow: $(WARM)  ## COUNT=100 random settings on packets and in the flow model (--time flow): how far apart they are
-	$(BIN)/python -m tests.support.flow_error --count $(COUNT) --seed $(SEED)
+soak-flow: $(WARM)  ## COUNT=100 random settings on packets and in the flow model (--time flow): how far apart they are; TASKS=--tasks
+	$(BIN)/python -m tests.support.flow_error --count $(COUNT) --seed $(SEED) $(TASKS)
 
 soak-partitions: $(WARM)  ## COUNT=1000 random networks with everything switched on, in windows and in one heap: the same to the last event
 	$(BIN)/python -m tests.support.partitions --count $(COUNT) --seed $(SEED)

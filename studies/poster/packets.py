@@ -30,15 +30,16 @@ from p4reduce.control_plane.scheduling.view import Decision, plan_requests
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background, Loads, link_loads
+from p4reduce.network.jobs.asynchronous import Clockwork
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.jobs.specs import ExpectedSum, expect_sum
-from p4reduce.network.virtual import Stop, VirtualNetwork
+from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.runs.inputs import tensor
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective
 from studies.poster.settings import PosterSettings, Scenario
 
 # The least time that a round can take on a plan's trees: serialization on the busiest link, and depth.
@@ -688,55 +689,52 @@ class TaskNetwork:
 
         Where there are two, the broadcast of a task begins when its last upload was acknowledged.
         """
+        clockwork = Clockwork(network)
         for one in rounds:
-            self._post(network, one, 0)
-        open_ = [(one, 0) for one in rounds]
-        while open_:
-            working = [index for one, step in open_ for index in one.jobs[step].endpoints]
-            reason = network.advance(watch=working, first=len(open_) > 1)
-            following = []
-            for one, step in open_:
-                states = [State(int(network.endpoints.records[index]["status"])) for index in one.jobs[step].endpoints]
-                if reason is not Stop.DONE or State.FAILED in states:
-                    raise self._stuck(network, one.jobs[step], reason)
-                if State.ACTIVE in states:
-                    following.append((one, step))
-                elif step + 1 < len(one.jobs):
-                    self._post(network, one, step + 1)
-                    following.append((one, step + 1))
-            open_ = following
+            self._begin(clockwork, one, 0)
+        try:
+            clockwork.run()
+        except ClusterError as error:
+            names = ", ".join(one.jobs[0].plan.name for one in rounds)
+            raise ClusterError(f"{names} on {self.topology.name}: a round did not end: {error}") from None
 
-    def _post(self, network: JobNetwork, one: Round, step: int) -> None:
-        """What a job of a round has to do, and go."""
-        job, weights = one.jobs[step], one.weights
-        _, operation = one.carried[step]
-        if operation is Operation.ALL_REDUCE:
-            given = list(one.inputs)
-            if len(given) < len(job.members):  # G's host is the last of the ring, and adds nothing
-                given.append(np.zeros_like(given[0]))
-            for worker, own, result in zip(job.plan.workers, given, one.targets, strict=True):
-                network.post(job.members[worker], Post(Collective.ALL_REDUCE, own, result))
-            return
-        assert job.server is not None  # noqa: S101
-        for rank, worker in enumerate(job.plan.workers):
-            source = None if operation is Operation.PULL else one.inputs[rank]
-            target = None if operation is Operation.PUSH else one.targets[rank]
-            network.post(job.members[worker], Post(Collective[operation.name], source, target))
-        if operation is Operation.PUSH_PULL:
-            # Weights 0 and a rate of n make the new weights minus the sum, which is known.
-            served = Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(one.inputs)))
-        elif operation is Operation.PUSH:
-            served = Post(Collective.PUSH, None, weights)
-        else:
-            served = Post(Collective.PULL, weights)
-        network.post(job.server, served)
+    def _begin(self, clockwork: Clockwork, one: Round, step: int) -> None:
+        """What a job of a round has to do, and go; behind it the next one."""
+        left = len(one.jobs[step].endpoints)
 
-    def _stuck(self, network: JobNetwork, job: Job, reason: Stop) -> ClusterError:
-        errors = [status.error for status in network.statuses(job) if status.error]
-        return ClusterError(
-            f"{job.plan.name} on {self.topology.name}: the round of job {job.plan.job} did not end "
-            f"({reason.name.lower()}): {errors[0] if errors else 'an endpoint still waits'}"
-        )
+        def ended(_done_ps: int) -> None:
+            nonlocal left
+            left -= 1
+            if not left and step + 1 < len(one.jobs):
+                self._begin(clockwork, one, step + 1)
+
+        for index, post in _posts(one, step):
+            clockwork.post(index, post, ended)
+
+
+def _posts(one: Round, step: int) -> Iterator[tuple[int, Post]]:
+    """What the endpoints of a job of a round do."""
+    job, weights = one.jobs[step], one.weights
+    _, operation = one.carried[step]
+    if operation is Operation.ALL_REDUCE:
+        given = list(one.inputs)
+        if len(given) < len(job.members):  # G's host is the last of the ring, and adds nothing
+            given.append(np.zeros_like(given[0]))
+        for worker, own, result in zip(job.plan.workers, given, one.targets, strict=True):
+            yield job.members[worker], Post(Collective.ALL_REDUCE, own, result)
+        return
+    assert job.server is not None  # noqa: S101
+    for rank, worker in enumerate(job.plan.workers):
+        source = None if operation is Operation.PULL else one.inputs[rank]
+        target = None if operation is Operation.PUSH else one.targets[rank]
+        yield job.members[worker], Post(Collective[operation.name], source, target)
+    if operation is Operation.PUSH_PULL:
+        # Weights 0 and a rate of n make the new weights minus the sum, which is known.
+        yield job.server, Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(one.inputs)))
+    elif operation is Operation.PUSH:
+        yield job.server, Post(Collective.PUSH, None, weights)
+    else:
+        yield job.server, Post(Collective.PULL, weights)
 
 
 def task_network(settings: PosterSettings, scenario: Scenario, topology: Topology, seed: int) -> TaskNetwork:

@@ -3,6 +3,7 @@
 Each setting is drawn from the seed and its number, run on packets in virtual time, and run in the flow model. Printed:
 the error of the communication time for each plan, size and delay, the worst settings, and those that the model refused.
 The exit code is 1 where the mean is above 2 %, one setting is above 8 %, or bytes differ from those that were counted.
+With ``--tasks`` each setting is several tasks of the orchestrator; where no host ends, they must do the same rounds.
 A claim needs a seed that nobody developed with.
 """
 
@@ -25,13 +26,15 @@ from p4reduce.topologies import Topology, load
 from p4switch.base.values import PS_PER_US
 from tests.support.flow_jobs import as_flows, on_packets
 from tests.support.flow_settings import random_jobs, random_run
+from tests.support.flow_tasks import play_tasks, random_tasks, text_of
 
 MEAN: Final = 0.02
 WORST: Final = 0.08
 RESAMPLES: Final = 10_000
 ALONE: Final = "one collective at a time"
 TOGETHER: Final = "several jobs at once"
-REGIMES: Final = (ALONE, TOGETHER, "up to 64 KiB", "above 64 KiB", "delays up to 1 us", "delays above 1 us")
+TASKS: Final = "tasks of the orchestrator"
+REGIMES: Final = (ALONE, TOGETHER, TASKS, "up to 64 KiB", "above 64 KiB", "delays up to 1 us", "delays above 1 us")
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ class Point:
 
 
 def _regimes(jobs: str, elements: int, topology: Topology) -> tuple[str, ...]:
-    size = REGIMES[2] if 4 * elements <= 65_536 else REGIMES[3]
+    size = REGIMES[3] if 4 * elements <= 65_536 else REGIMES[4]
     longest = max(link.delay_ps for link in topology.links)
-    return jobs, size, REGIMES[4] if longest <= PS_PER_US else REGIMES[5]
+    return jobs, size, REGIMES[5] if longest <= PS_PER_US else REGIMES[6]
 
 
 def run_point(seed: int, number: int, folder: Path) -> Point | None:
@@ -111,12 +114,33 @@ def jobs_point(seed: int, number: int) -> Point | None:
     return Point(kind, regimes, text, packets.total_ps, flow.total_ps, True, dropped=packets.dropped)
 
 
-def points(seed: int, count: int) -> Iterator[Point]:
-    """The first ``count`` settings of a seed; every fourth has several jobs."""
+def tasks_point(seed: int, number: int) -> Point | None:
+    """Tasks of the orchestrator: the time that their rounds were under way, behind training, of all tasks together."""
+    setting = random_tasks(Random(f"{seed}:{number}"))
+    kind = "tasks, a host ends" if setting.dying else "tasks"
+    regimes = _regimes(TASKS, max(task.elements for task in setting.tasks), setting.topology)
+    text = f"number {number}, {text_of(setting)}"
+    try:
+        packets = play_tasks(setting, "virtual")
+    except P4ReduceError:
+        return None
+    try:
+        flow = play_tasks(setting, "flow")
+    except P4ReduceError as error:
+        return Point(kind, regimes, text, packets.communicated_ps, 0, True, str(error))
+    same = packets.ended == flow.ended or bool(setting.dying)
+    return Point(kind, regimes, text, packets.communicated_ps, flow.communicated_ps, same)
+
+
+def points(seed: int, count: int, *, tasks: bool = False) -> Iterator[Point]:
+    """The first ``count`` settings of a seed; every fourth has several jobs, or all have ``tasks``."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
-            several = number % 4 == 3
-            point = jobs_point(seed, number) if several else run_point(seed, number, Path(folder))
+            if tasks:
+                point = tasks_point(seed, number)
+            else:
+                several = number % 4 == 3
+                point = jobs_point(seed, number) if several else run_point(seed, number, Path(folder))
             if point is not None:
                 yield point
 
@@ -150,7 +174,7 @@ def report(found: Sequence[Point]) -> bool:
             print(f"refused, {point.dropped} frames dropped on packets: {point.setting}: {point.refused}")
     other = [point for point in compared if not point.same_bytes]
     for point in other:
-        print(f"other bytes than were counted: {point.setting}")
+        print(f"other bytes, or other rounds, than on packets: {point.setting}")
     errors = [abs(point.error) for point in compared]
     return float(np.mean(errors)) <= MEAN and max(errors) <= WORST and not other
 
@@ -160,8 +184,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200, help="settings")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tasks", action="store_true", help="tasks of the orchestrator")
     arguments = parser.parse_args()
-    drawn = points(arguments.seed, arguments.count)
+    drawn = points(arguments.seed, arguments.count, tasks=arguments.tasks)
     found = list(track(drawn, "packets and flow", total=arguments.count, disable=not sys.stderr.isatty()))
     return 0 if report(found) else 1
 

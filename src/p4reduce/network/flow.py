@@ -505,6 +505,16 @@ class Transfer:
     begun_ps: int
     done_ps: int | None = None
 
+    @property
+    def flowed(self) -> float:
+        """The share of its units that have."""
+        units = sum(part.units for part in self.parts)
+        left = sum(
+            part.units if part.phase is Phase.HEAD else part.left if part.phase is Phase.FLOW else 0.0
+            for part in self.parts
+        )
+        return 1.0 - left / units if units else 1.0
+
 
 @dataclass
 class FlowNetwork:
@@ -528,6 +538,7 @@ class FlowNetwork:
     _links: dict[Hop, int] = field(default_factory=dict)
     _under: list[Transfer] = field(default_factory=list)
     _waits: Waits = field(default_factory=dict)
+    _down: set[int] = field(default_factory=set)
     _just_ended: set[int] = field(default_factory=set)
     """jobs whose last collective has ended now"""
 
@@ -587,6 +598,23 @@ class FlowNetwork:
             self._pass(soonest)
             self._settle()
         return True
+
+    def set_link(self, hop: Hop, *, up: bool) -> None:
+        """While a directed link is down, what has to cross it stands still."""
+        (self._down.discard if up else self._down.add)(self._links[hop])
+        self._share()
+
+    def drop(self, transfer: Transfer) -> None:
+        """Nothing more of a collective is carried."""
+        self._under = [one for one in self._under if one is not transfer]
+        self._share()
+
+    def forget(self, job: Job) -> None:
+        """A job is over: nothing of its plan is kept."""
+        self._ways.pop(id(job.plan), None)
+        for key, (loads, _) in list(self._loads.items()):
+            if any(load.plan is job.plan for load in loads):
+                del self._loads[key]
 
     def _parts(self) -> list[Part]:
         return [part for transfer in self._under for part in transfer.parts]
@@ -721,7 +749,10 @@ class FlowNetwork:
 
     def _share(self) -> None:
         """Rates of all that flows now. A head stands still while higher classes leave its links no room."""
-        moving = [part for part in self._parts() if part.phase in (Phase.HEAD, Phase.FLOW)]
+        left = [part for part in self._parts() if part.phase is not Phase.DONE]
+        for part in left:
+            part.rate = 0.0 if part.demand.busy.keys() & self._down else 1.0
+        moving = [part for part in left if part.rate and part.phase is not Phase.TAIL]
         demands = [
             part.demand if part.phase is Phase.FLOW else replace(part.demand, most=part.demand.most * TRICKLE)
             for part in moving

@@ -22,6 +22,7 @@ from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried,
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import Decision
 from p4reduce.network.flow import FlowNetwork
+from p4reduce.network.flow_jobs import nearest_sum
 from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import exchanged
@@ -638,18 +639,10 @@ def _add_up(calls: list[Call], size: int) -> bool:
         total = np.clip(exact, INT32.min, INT32.max).astype(np.int32).view(np.float32)
         beyond = bool((exact != total.view(np.int32)).any())
     else:
-        total, beyond = _sum(workers), False
+        total, beyond = nearest_sum([call.array for call in workers]), False
     if first.operation == "push_pull":
         step = np.float32(first.learning_rate / size)
         total = server.array - step * total
     for call in [server] if first.operation == "push" else calls:
         call.array[:] = total
     return beyond
-
-
-def _sum(workers: Sequence[Call]) -> FloatArray:
-    total = np.zeros(workers[0].array.size, np.float64)
-    for call in workers:
-        total += call.array
-    with np.errstate(over="ignore"):
-        return total.astype(np.float32)

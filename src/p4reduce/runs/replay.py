@@ -10,7 +10,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import count
 from typing import Final, Protocol
 
 import numpy as np
@@ -23,7 +22,7 @@ from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.group.backend import COLLECTIVES, COMPUTE, PLAIN, FloatArray, Options, Span, as_carried
 from p4reduce.group.errors import ClusterError, RefusedError
 from p4reduce.network.flow import Transfer
-from p4reduce.network.jobs.asynchronous import Clockwork
+from p4reduce.network.jobs.asynchronous import Clock, Clockwork
 from p4reduce.network.jobs.network import Job
 from p4reduce.play.priorities.models import resnet50
 from p4reduce.runs.experiment import Experiment, ExperimentError
@@ -416,7 +415,7 @@ class PacketStage(Carrier):
                 self._post_message(following)
 
 
-class FlowStage(FlowCarrier):
+class FlowStage(FlowCarrier, Clock):
     """The flow model: collectives have a duration, and share links; nothing is added up."""
 
     def __init__(self, experiment: Experiment, topology: Topology, workload: Workload) -> None:
@@ -427,9 +426,8 @@ class FlowStage(FlowCarrier):
             workers=worker_hosts(topology, experiment.workers),
             server=server_host(topology),
         )
+        Clock.__init__(self, self.network)
         self._ways = _Ways(self, workload)
-        self._order = count()
-        self._calls: list[tuple[int, int, Callable[[], None]]] = []
         self._arrived: dict[int, dict[int, tuple[int, Done]]] = defaultdict(dict)
         self._under_way: dict[int, Transfer] = {}
         self._messages = _Messages()
@@ -440,10 +438,6 @@ class FlowStage(FlowCarrier):
     def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
         requests = super()._owner_requests(workers)
         return [_fewer_slots(one, self._groups * len(workers), self.slots) for one in requests]
-
-    def at(self, time_ps: int, call: Callable[[], None]) -> None:
-        """Call at this time."""
-        heappush(self._calls, (max(time_ps, self.now), next(self._order), call))
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
         """A rank has come; when all have, the meeting begins. ``PlanError`` where the model does not know it."""
@@ -466,17 +460,19 @@ class FlowStage(FlowCarrier):
 
     def play(self, check: Callable[[], None]) -> None:
         """Until nothing is left to do. ``ClusterError`` where nothing moves any more."""
-        while self._calls or self._under_way:
+        self.run(check=check)
+
+    def _busy(self) -> bool:
+        return bool(self._under_way)
+
+    def _let_pass(self, until_ps: int | None, check: Callable[[], None] | None) -> None:
+        if check is not None:
             check()
-            until = self._calls[0][0] if self._calls else None
-            moved = self.network.advance(until, list(self._under_way.values()))
-            if not moved and until is None:
-                raise ClusterError("nothing moves any more in the flow model, but collectives are under way")
-            for number in [number for number, one in self._under_way.items() if one.done_ps is not None]:
-                del self._under_way[number]
-                self._end(number)
-            while self._calls and self._calls[0][0] <= self.now:
-                heappop(self._calls)[2]()
+        if not self.network.advance(until_ps, list(self._under_way.values())) and until_ps is None:
+            raise ClusterError("nothing moves any more in the flow model, but collectives are under way")
+        for number in [number for number, one in self._under_way.items() if one.done_ps is not None]:
+            del self._under_way[number]
+            self._end(number)
 
     def _end(self, number: int) -> None:
         arrived, now = self._arrived.pop(number), self.now

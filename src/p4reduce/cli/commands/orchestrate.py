@@ -10,6 +10,7 @@ from typing import Final
 
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.output import Output, progress_bar, time_text
+from p4reduce.base.records import to_plain
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.commands.tasks import task_data, task_table
 from p4reduce.cli.flags.schedule import Orchestrate, check_database
@@ -32,6 +33,7 @@ from p4reduce.network.background import Background, parse_background
 from p4reduce.network.jobs.network import VIRTUAL_DEADLINE_S, bundled
 from p4reduce.network.virtual import FabricError
 from p4reduce.play.tasks.service import AbsentError, RemoteExecutor, await_end, join_network
+from p4reduce.runs.result import TASKS_ERROR
 from p4reduce.topologies import load, to_yaml
 from p4reduce.views.live.session import tasks_page
 
@@ -68,12 +70,14 @@ def orchestrate(flags: Orchestrate) -> None:
     database = flags.database
     socket = flags.socket or database.with_name(database.name + ".socket")
     with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), ExitStack() as parts:
-        present = _present(socket, flags.topology, flags.lanes, traffic)
+        present = _present(socket, flags, traffic)
         if present is not None:
             parts.enter_context(present)
         check_database(database)
         store = parts.enter_context(Store(database))
-        executor = present or _started(socket, flags.topology, flags.lanes, traffic, _checkpoints(database))
+        _check_time(store, flags)
+        executor = present or _started(socket, flags, traffic)
+        flow = {"time": executor.time, "model_error": to_plain(TASKS_ERROR)} if executor.time == "flow" else {}
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
@@ -86,8 +90,10 @@ def orchestrate(flags: Orchestrate) -> None:
                 _run(store, executor, flags, options, profiles, output)
                 shutil.rmtree(_checkpoints(database), ignore_errors=True)  # of tasks that were given up
                 rows = store.tasks()
-                output.data([task_data(row) for row in rows])
+                output.data([{**task_data(row), **flow} for row in rows])
                 task_table(output, rows)
+                if flow:
+                    output.line(TASKS_ERROR.text("several tasks"))
         finally:
             if flags.keep:
                 executor.close()
@@ -96,6 +102,17 @@ def orchestrate(flags: Orchestrate) -> None:
     failed = [row.name for row in rows if row.state != "finished"]
     if failed:
         raise Failed(f"{len(failed)} of {len(rows)} tasks did not finish: {', '.join(failed[:8])}; see 'tasks show'")
+
+
+def _check_time(store: Store, flags: Orchestrate) -> None:
+    """All tasks of a database run in one kind of time, which it tells."""
+    known = store.fact("time") or ("virtual" if store.fact("instance") else flags.time)
+    if known != flags.time:
+        raise BadInput(
+            f"--time: tasks of {flags.database} have run with --time {known}; take that, or another database"
+        )
+    if known == "flow":
+        store.set_fact("time", known)
 
 
 def _check_schedule(schedule: str | None, topology: str | None) -> None:
@@ -166,45 +183,43 @@ def _checkpoints(database: Path) -> Path:
     return database.with_name(database.name + ".checkpoints")
 
 
-def _present(socket: Path, topology: str | None, lanes: int, traffic: Background | None) -> "RemoteExecutor | None":
+def _present(socket: Path, flags: Orchestrate, traffic: Background | None) -> "RemoteExecutor | None":
     """The network's process, if there is one; `BadInput` when it is not what was asked for, or cannot be started."""
     try:
         executor = RemoteExecutor(socket)
     except AbsentError:
-        if topology is None:
+        if flags.topology is None:
             raise BadInput(f"--topology: no network runs at {socket}; say which to start") from None
-        load(topology)  # a mistake in it is named at once
+        load(flags.topology)  # a mistake in it is named at once
         return None
     try:
-        _check_network(executor, socket, topology, lanes, traffic)
+        _check_network(executor, socket, flags, traffic)
     except BaseException:
         executor.close()
         raise
     return executor
 
 
-def _check_network(
-    executor: RemoteExecutor, socket: Path, topology: str | None, lanes: int, traffic: Background | None
-) -> None:
-    if topology is not None and to_yaml(load(topology)) != to_yaml(executor.topology):
+def _check_network(executor: RemoteExecutor, socket: Path, flags: Orchestrate, traffic: Background | None) -> None:
+    if executor.time != flags.time:
+        raise BadInput(f"--time: the network at {socket} runs with --time {executor.time}; give that, or end it")
+    if flags.topology is not None and to_yaml(load(flags.topology)) != to_yaml(executor.topology):
         raise BadInput(f"--topology: the network at {socket} is {executor.topology.name!r}, another one")
     if traffic is not None and str(traffic) != executor.background:
         raise BadInput(
             f"--background: the network at {socket} runs with {executor.background or 'none'}; leave it out, or end it"
         )
-    if executor.program != bundled(lanes).sha256:
-        raise BadInput(f"--lanes: the switches at {socket} run another program than that for {lanes}")
+    if executor.program != bundled(flags.lanes).sha256:
+        raise BadInput(f"--lanes: the switches at {socket} run another program than that for {flags.lanes}")
 
 
-def _started(
-    socket: Path, topology: str | None, lanes: int, traffic: Background | None, checkpoints: Path
-) -> RemoteExecutor:
+def _started(socket: Path, flags: Orchestrate, traffic: Background | None) -> RemoteExecutor:
     """The network's process, started unless another call has done so in this moment."""
-    flags = ["--checkpoints", str(checkpoints)]
-    flags += [] if traffic is None else ["--background", str(traffic)]
-    executor = join_network(socket, topology or "", lanes=lanes, options=flags, module=NETWORK)
+    options = ["--checkpoints", str(_checkpoints(flags.database)), "--time", flags.time]
+    options += [] if traffic is None else ["--background", str(traffic)]
+    executor = join_network(socket, flags.topology or "", lanes=flags.lanes, options=options, module=NETWORK)
     try:
-        _check_network(executor, socket, topology, lanes, traffic)
+        _check_network(executor, socket, flags, traffic)
     except BaseException:
         executor.close()
         raise

@@ -37,6 +37,7 @@ Order = Annotated[str, Flag("Order of the tasks that wait: fifo, fair, priority,
 NoBackfill = Annotated[bool, Flag("Let no later task pass one that does not fit.")]
 Name = Annotated[str | None, Flag("Name of the one that is meant, where several are up.", default="the only one")]
 NewName = Annotated[str | None, Flag("Name for it.", default="the next free one, as net-1 or slurm-1")]
+PacketsOrFlow = Annotated[Literal["virtual", "flow"], Flag("Packets, or a fast model without packets.")]
 PassedOn = Annotated[Sequence[str], Flag("Program and its arguments.", argument=True, many=True)]
 P4Info = Annotated[Path | None, Flag("P4Info in protobuf text format.", reads=True, default="beside the program")]
 OTHERS: Final = "Other machines"

@@ -20,6 +20,7 @@ from p4reduce.cli.flags import (
     Live,
     Open,
     Out,
+    PacketsOrFlow,
     Pcap,
     Plans,
     Ssh,
@@ -324,7 +325,7 @@ class Replay:
     groups: Annotated[Path | None, Flag("JSON file of the ranks of process groups, as ASTRA-sim's: "
             '{"0": [0, 1]}.', reads=True, default="as the traces say")] = None  # fmt: skip
     plans: Plans = ("steiner", "ring", "ps")
-    time: Annotated[Literal["virtual", "flow"], Flag("Packets, or a fast model without packets.")] = "virtual"
+    time: PacketsOrFlow = "virtual"
     out: Annotated[Path | None, Flag("Folder for replay.json, replay.csv and a time-line of each plan for Perfetto.",
             "-o", default="none")] = None  # fmt: skip
     example: Annotated[Path | None, Flag("Write the traces of data-parallel ResNet-50 on 8 ranks (or --workers) into "

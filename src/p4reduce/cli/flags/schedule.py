@@ -25,6 +25,7 @@ from p4reduce.cli.flags import (
     Of,
     Open,
     Order,
+    PacketsOrFlow,
     PassedOn,
     Placement,
     Scheduler,
@@ -207,6 +208,7 @@ class TasksCancel:
     "p4reduce orchestrate -t leaf-spine-8 --hosts leaf-spine-8 --background gravity:load=0.3,seed=1",
     "p4reduce orchestrate -t leaf-spine-8 --live --hold   # watch the tasks in a browser: docs/live.md",
     "p4reduce orchestrate -t oxc:pods=4,hosts=4,ports=2,rate=25G --schedule tdm --delta 200us",
+    "p4reduce orchestrate -t fat-tree:k=8 --time flow     # large models, by a model without packets",
 )
 class Orchestrate:
     """Run the tasks of a database until all have ended.
@@ -222,6 +224,8 @@ class Orchestrate:
     With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits that are
     made for them, others train on the same hosts. The scheduler places tasks that name no hosts. 'p4reduce tasks show'
     shows their group, configurations and windows, both planned and real.
+
+    With --time flow tasks communicate in the time of a model, without packets (docs/flow.md). Switches get entries.
     """
 
     database: Database = DATABASE
@@ -230,6 +234,7 @@ class Orchestrate:
     policy: Annotated[str, Flag("Policy that chooses the trees of tasks: steiner, overlay-mst, spt, exact, spff-ina "
             "or spff.", "-p", parse=named(POLICIES))] = "steiner"  # fmt: skip
     lanes: Lanes = 256
+    time: PacketsOrFlow = "virtual"
     threshold: Annotated[float, Flag("Ratio of what a swap of a running task's trees saves to what it costs, from "
             "which it is made.", least=0)] = 1.0  # fmt: skip
     only_forced: Annotated[bool, Flag("Never swap trees to save bandwidth.")] = False
@@ -285,6 +290,9 @@ class Orchestrate:
     def check(self) -> None:
         """That the file is a database, if there is one; the command says later that there is none."""
         check_database(self.database, new=True)
+        packets = ("background", "cut", "mend", "schedule", "live")
+        if self.time == "flow" and (needs := next((name for name in packets if getattr(self, name)), None)):
+            raise BadInput(f"--time flow: --{needs} needs packets; leave it out, or choose --time virtual")
 
 
 @command(

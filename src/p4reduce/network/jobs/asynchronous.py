@@ -4,6 +4,7 @@ No new protocol: each worker is a job of its own with the server, and the server
 one array of weights, chunk by chunk, as contributions come. What a worker gets back are the weights as they are then.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.forest import chunks_of
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.group.errors import ClusterError
+from p4reduce.network.flow import FlowNetwork
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
 from p4reduce.network.jobs.specs import JobNumbers, chunk_times
 from p4reduce.network.virtual import Stop
@@ -37,22 +39,48 @@ Done = Callable[[int], None]
 """Told when the endpoint was done, virtual picoseconds."""
 
 
-class Clockwork:
-    """Drives a `JobNetwork`: the hosts' side of several jobs that compute and communicate at the same time.
+class Clock(ABC):
+    """Calls at given times; those of one time in the order in which they were asked for."""
 
-    Calls at one time happen in the order in which they were asked for, those of endpoints in the order of indices.
-    """
-
-    def __init__(self, network: JobNetwork) -> None:
-        self.network = network
-        self._order = count()
+    def __init__(self, network: JobNetwork | FlowNetwork) -> None:
+        self._timed, self._order = network, count()
         self._calls: list[tuple[int, int, Call]] = []
-        self._waiting: dict[int, Done] = {}
-        self._serving: set[int] = set()
+
+    @abstractmethod
+    def _busy(self) -> bool: ...
+
+    @abstractmethod
+    def _let_pass(self, until_ps: int | None, check: Call | None) -> None: ...
 
     def at(self, time_ps: int, call: Call) -> None:
         """Call at this time, or now if it is past."""
-        heappush(self._calls, (max(time_ps, self.network.now), next(self._order), call))
+        heappush(self._calls, (max(time_ps, self._timed.now), next(self._order), call))
+
+    def run(self, *, check: Call | None = None, until: Callable[[], bool] | None = None) -> None:
+        """Until nobody has anything to do, or until something is so, which is asked after every step.
+
+        ``ClusterError`` when an endpoint gives up or waits for ever.
+        """
+        while (self._calls or self._busy()) and not (until is not None and until()):
+            self._let_pass(self._calls[0][0] if self._calls else None, check)
+            while self._calls and self._calls[0][0] <= self._timed.now and not (until is not None and until()):
+                heappop(self._calls)[2]()
+
+
+class Clockwork(Clock):
+    """Drives a `JobNetwork`: the hosts' side of several jobs that compute and communicate at the same time.
+
+    Calls of endpoints that are done at one time happen in the order of indices.
+    """
+
+    def __init__(self, network: JobNetwork) -> None:
+        super().__init__(network)
+        self.network = network
+        self._waiting: dict[int, Done] = {}
+        self._serving: set[int] = set()
+
+    def _busy(self) -> bool:
+        return bool(self._waiting.keys() - self._serving)
 
     def post(self, index: int, operation: Post, then: Done) -> None:
         """Give an endpoint an operation that begins now; ``then`` is called when it is done."""
@@ -68,22 +96,11 @@ class Clockwork:
         self.post(index, operation, then)
         self._serving.add(index)
 
-    def run(self, *, check: Call | None = None, until: Callable[[], bool] | None = None) -> None:
-        """Until nobody has anything to do, or until something is so, which is asked after every step.
-
-        ``ClusterError`` when an endpoint gives up or waits for ever.
-        """
-        while (self._calls or self._waiting.keys() - self._serving) and not (until is not None and until()):
-            next_ps = self._calls[0][0] if self._calls else None
-            reason = self.network.advance(next_ps, sorted(self._waiting), first=True, check=check)
-            if reason is Stop.QUIET and next_ps is None:
-                waiting = ", ".join(self.network.hosts[index] for index in sorted(self._waiting))
-                raise ClusterError(f"nothing moves any more, but these still wait: {waiting}")
-            self._collect()
-            while self._calls and self._calls[0][0] <= self.network.now and not (until is not None and until()):
-                heappop(self._calls)[2]()
-
-    def _collect(self) -> None:
+    def _let_pass(self, until_ps: int | None, check: Call | None) -> None:
+        reason = self.network.advance(until_ps, sorted(self._waiting), first=True, check=check)
+        if reason is Stop.QUIET and until_ps is None:
+            waiting = ", ".join(self.network.hosts[index] for index in sorted(self._waiting))
+            raise ClusterError(f"nothing moves any more, but these still wait: {waiting}")
         records = self.network.endpoints.records
         for index in sorted(self._waiting):
             state = State(int(records[index]["status"]))

@@ -428,7 +428,7 @@ class JobNetwork:
         congestion: Congestion | None = None,
         threads: int | None = None,
     ) -> None:
-        self.switches = switches
+        self.switches, self.topology = switches, switches.topology
         self._queue_frames, self._congestion = queue_frames, congestion
         self.endpoints = Endpoints() if background is None else background.endpoints(switches.topology)
         others = self.endpoints if isinstance(self.endpoints, SourceEndpoints) else None

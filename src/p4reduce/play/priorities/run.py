@@ -4,8 +4,8 @@ Gradients are small whole numbers, the same in every round, and weights fall by 
 the end is known to the last bit, whatever order frames came in.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from p4reduce.control_plane.counters import Traffic, add
 from p4reduce.control_plane.plans import PlanRequest
@@ -56,26 +56,6 @@ class JobResult:
         return self.completion_ps / len(self.ends_ps)
 
 
-class Training(Protocol):
-    """A job of a run."""
-
-    jobs: list[Job]
-    """what it is in the network: one, or one for each worker"""
-
-    @property
-    def writes(self) -> int:
-        """Entries that were written for the order of its batches."""
-
-    def begin(self) -> None:
-        """Its workers begin to compute."""
-
-    def check(self) -> None:
-        """The weights are what they must be, everywhere. Raises ``ClusterError``."""
-
-    def result(self) -> JobResult:
-        """What came of it."""
-
-
 class Stage:
     """What jobs of a run are given to work with."""
 
@@ -112,6 +92,38 @@ def both(wanted: int | tuple[int, int]) -> tuple[int, int]:
     return (wanted, wanted) if isinstance(wanted, int) else wanted
 
 
+class Training(ABC):
+    """A job of a run: rounds of all its workers."""
+
+    jobs: list[Job]
+    """what it is in the network: one, or one for each worker"""
+    writes = 0
+    """entries that were written for the order of its batches"""
+    most_ahead = 0
+    """of ``JobResult``"""
+
+    def __init__(self, stage: Stage, number: int) -> None:
+        self._stage, self._number = stage, number
+        self._about = stage.description.jobs[number]
+        self._seen, self._model = stage.seen[number], stage.model(number)
+        self._weights = self._model.initial()
+        self._ends: list[list[int]] = [[] for _ in self._about.workers]
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Its workers begin to compute."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """The weights are what they must be, everywhere. Raises ``ClusterError``."""
+
+    def result(self) -> JobResult:
+        """What came of it."""
+        ends = [max(own[k] for own in self._ends) for k in range(self._stage.description.rounds)]
+        frames, resends = (self._stage.sent(self.jobs, name) for name in ("frames_sent", "resends"))
+        return JobResult(ends, self._about.start_ps, frames, resends, self._ends, self.most_ahead, self._model.scores)
+
+
 # A job whose workers do not wait for each other, or for a bounded time only.
 
 
@@ -122,16 +134,14 @@ MOST = 3
 """classes above the lowest of its own, that its batches are put into"""
 
 
-class Stale:
+class Stale(Training):
     """Rounds of one asynchronous or stale-synchronous job."""
 
     def __init__(self, stage: Stage, number: int, pushes: int, pulls: int) -> None:
         del pulls
-        self._stage, self._number = stage, number
-        self._about = about = stage.description.jobs[number]
-        self._seen, self._model = stage.seen[number], stage.model(number)
+        super().__init__(stage, number)
+        about = self._about
         base = pushes if about.order in UNORDERED else max(1, pushes - MOST)
-        self._weights = self._model.initial()
         self._job = install(
             stage.network,
             stage.controller,
@@ -143,7 +153,6 @@ class Stale:
             by_batch=about.order != "strangers",
         )
         self.jobs = self._job.jobs
-        self._ends: list[list[int]] = [[] for _ in about.workers]
         self._order = self._ordered(base)
         self._training = AsynchronousTraining(
             stage.clockwork,
@@ -154,11 +163,6 @@ class Stale:
             learning_rate=self._model.learning_rate,
             moved=None if self._order is None else self._order.moved,
         )
-
-    @property
-    def writes(self) -> int:
-        """Entries that were written for the order of its batches."""
-        return 0 if self._order is None else self._order.writes
 
     def _ordered(self, base: int) -> BatchOrder | None:
         stage, about = self._stage, self._about
@@ -203,23 +207,20 @@ class Stale:
 
     def result(self) -> JobResult:
         """What came of it."""
-        ends = [max(own[k] for own in self._ends) for k in range(self._stage.description.rounds)]
-        frames, resends = (self._stage.sent(self.jobs, name) for name in ("frames_sent", "resends"))
-        return JobResult(
-            ends, self._about.start_ps, frames, resends, self._ends, self._training.most_ahead, self._model.scores
-        )
+        self.writes = 0 if self._order is None else self._order.writes
+        self.most_ahead = self._training.most_ahead
+        return super().result()
 
 
 # A job whose workers wait for each other's gradients in every round.
 
 
-class Synchronous:
+class Synchronous(Training):
     """Rounds of one job: every worker computes, pushes its gradient, and goes on with the weights that come back."""
 
     def __init__(self, stage: Stage, number: int, pushes: int, pulls: int) -> None:
-        self._stage, self._number = stage, number
-        self._about = about = stage.description.jobs[number]
-        self._seen, self._model = stage.seen[number], stage.model(number)
+        super().__init__(stage, number)
+        about = self._about
         request = PlanRequest(about.plan, job=number + 1, workers=about.workers, server=about.server, priority=pushes)
         plan = stage.controller.start_job(request)
         if pulls != pushes:
@@ -227,10 +228,7 @@ class Synchronous:
         self._job = stage.network.add(plan, self._model.numbers)
         stage.network.set_class(self._job, pushes, pulls)
         self.jobs: list[Job] = [self._job]
-        self.writes = 0
-        self._weights = self._model.initial()
         self._pulled = [self._weights.copy() for _ in about.workers]
-        self._ends: list[list[int]] = [[] for _ in about.workers]
 
     def begin(self) -> None:
         """Its workers begin to compute."""
@@ -281,12 +279,6 @@ class Synchronous:
         for name, own in [("the server", self._weights), *zip(self._about.workers, self._pulled, strict=True)]:
             self._model.check(f"job {self._number}, {name}", own)
 
-    def result(self) -> JobResult:
-        """What came of it."""
-        ends = [max(own[k] for own in self._ends) for k in range(self._stage.description.rounds)]
-        frames, resends = (self._stage.sent(self.jobs, name) for name in ("frames_sent", "resends"))
-        return JobResult(ends, self._about.start_ps, frames, resends, self._ends, scores=self._model.scores)
-
 
 @dataclass
 class RunResult:
@@ -336,8 +328,9 @@ class Run(Stage):
             for one in self._training:
                 one.check()
             first, resent = self._count()
+            results = [one.result() for one in self._training]
             writes = self.classes.writes + sum(one.writes for one in self._training)
-            return RunResult([one.result() for one in self._training], writes, first, resent)
+            return RunResult(results, writes, first, resent)
 
     def _count(self) -> tuple[int, int]:
         """First transmissions and resends on all links. ``ClusterError`` where the former are not those predicted."""

@@ -31,6 +31,7 @@ def main(pages: Pages | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--background", default="", help="traffic of others, as in 'gravity:load=0.3,seed=1'")
     parser.add_argument("--checkpoints", type=Path, help="folder of tasks that may begin anew")
+    parser.add_argument("--time", default="virtual", choices=("virtual", "flow"))
     parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds without an orchestrator")
     given = parser.parse_args()
     try:
@@ -45,6 +46,7 @@ def main(pages: Pages | None = None) -> int:
                 seed=given.seed,
                 background=parse_background(given.background) if given.background else None,
                 checkpoints=given.checkpoints,
+                time=given.time,
             ) as world,
         ):
             service = Service(world, given.socket, silence_s=given.silence, pages=pages)

@@ -37,7 +37,7 @@ from p4switch.base.safe_yaml import one_line, read_yaml
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 11
+VERSION: Final = 12
 """of these messages: both ends must have the same"""
 
 
@@ -94,6 +94,8 @@ class RemoteExecutor:
         """SHA-256 of the JSON that its switches run."""
         self.background = str(hello["background"])
         """Traffic of others in it, as :func:`~p4reduce.network.background.parse_background` takes it; '' without."""
+        self.time = str(hello["time"])
+        """'virtual' or 'flow'."""
         self.targets = [Target(name, address, device_id) for name, address, device_id in hello["targets"]]
         """Where its switches answer."""
 
@@ -686,6 +688,7 @@ class Service:
             "instance": self._world.instance,
             "topology": to_yaml(self._world.topology),
             "program": self._world.program.sha256,
+            "time": self._world.time,
             "background": "" if self._world.background is None else str(self._world.background),
             "targets": [(target.name, target.address, target.device_id) for target in targets],
         }

@@ -29,7 +29,9 @@ from p4reduce.group.backend import FloatArray
 from p4reduce.group.checkpoint import Checkpoint
 from p4reduce.group.checkpoint import State as Saved
 from p4reduce.group.errors import ClusterError
+from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Link
 from p4reduce.workers.operation import Post
@@ -83,7 +85,7 @@ class Reading:
 
     Parameters
     ----------
-    network : JobNetwork
+    network : Carrier
         Where.
     reads : iterable of (str, str, int)
         Home, reader, bytes.
@@ -93,11 +95,11 @@ class Reading:
         Of frames.
     """
 
-    def __init__(self, network: JobNetwork, reads: Iterable[Read], *, keys: Iterator[Key], lanes: int) -> None:
+    def __init__(self, network: Carrier, reads: Iterable[Read], *, keys: Iterator[Key], lanes: int) -> None:
         self._network = network
         self.error: str | None = None
         self._left: list[_Reading] = []
-        topology = network.switches.topology
+        topology = network.topology
         try:
             for read, (job, epoch) in zip(reads, keys, strict=False):
                 home, reader, size = read
@@ -182,7 +184,7 @@ class TaskRun:
 
     order: Order
     jobs: Mapping[Role, Job]
-    network: JobNetwork
+    network: Carrier
     read_keys: Iterator[Key]
     round: int = 0
     phase: str = "training"
@@ -195,7 +197,7 @@ class TaskRun:
     """when an aggregation ends"""
     times: dict[str, int] = field(default_factory=dict)
     digest: bytes = b""
-    """of the rounds until now: SHA-256 of that before and the weights"""
+    """of the rounds until now: SHA-256 of that before and the weights; empty in the flow model, which has none"""
     ended: bool = False
     error: str | None = None
     died: list[str] = field(default_factory=list)
@@ -207,10 +209,12 @@ class TaskRun:
 
     def __post_init__(self) -> None:
         task = self.order.task
-        self.weights: FloatArray = np.zeros(task.elements, np.float32)
+        # The flow model needs no numbers of a model, only how many there are.
+        self._held = 0 if isinstance(self.network, FlowJobs) else task.elements
+        self.weights: FloatArray = np.zeros(self._held, np.float32)
         self.checkpoint: FloatArray = self.weights.copy()
-        self.sum: FloatArray = np.zeros(task.elements, np.float32)
-        self.arrays: list[FloatArray] = [np.zeros(task.elements, np.float32) for _ in task.workers]
+        self.sum: FloatArray = np.zeros(self._held, np.float32)
+        self.arrays: list[FloatArray] = [np.zeros(self._held, np.float32) for _ in task.workers]
         self._reading: Reading | None = None
         self._unread: set[tuple[str, str, int]] = set()
         self._lacking = False  # workers without a model
@@ -271,7 +275,7 @@ class TaskRun:
         before = {*self.order.reads} - self._unread
         self._lacking |= any(worker not in self.order.task.workers for worker in order.task.workers) or bool(order.anew)
         self._unread = {*order.reads} - {read for read in before if read[1] not in order.anew}
-        self.arrays = [np.zeros(order.task.elements, np.float32) for _ in order.task.workers]
+        self.arrays = [np.zeros(self._held, np.float32) for _ in order.task.workers]
         self.died = []
         self.order, self.jobs, self.coming = order, jobs, None
         self.weights[:] = self.checkpoint
@@ -306,7 +310,7 @@ class TaskRun:
     def _ready(self, now_ps: int) -> None:
         """All hosts have data and model."""
         read = sum(size for _, _, size in self._unread)
-        model = self.weights.nbytes * len(self.arrays) if self._lacking else 0
+        model = 4 * self.order.task.elements * len(self.arrays) if self._lacking else 0
         self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
         self._lacking, self._unread = False, set()
         self.begin_round(now_ps)
@@ -324,7 +328,7 @@ class TaskRun:
         self.times = {"started_ps": now_ps}
         self.checkpoint[:] = self.weights
         for array, rank, worker in zip(self.arrays, self.order.all_ranks, task.workers, strict=True):
-            array[:] = gradient(task.name, rank, self.round, task.elements)
+            array[:] = gradient(task.name, rank, self.round, self._held)
             self.due[self.upload.members[worker]] = now_ps + self.order.training_ps[worker]
         self.times["trained_ps"] = max(self.due.values())
         if self.ring:
@@ -368,7 +372,10 @@ class TaskRun:
         ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
         for index in ready:
             del self.due[index]
-            self.network.post(index, self._operation(index))
+            if isinstance(self.network, FlowJobs):
+                self.network.post(index, self._operation(index), self.order.task.elements)
+            else:
+                self.network.post(index, self._operation(index))
         if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
             return False
         if self.phase == "aggregating":
@@ -376,7 +383,7 @@ class TaskRun:
             return not self.ring
         indices = self.job.endpoints
         records = self.network.endpoints.records[indices]
-        if (records["failed_seq"] >= 0).any():
+        if isinstance(self.network, JobNetwork) and (records["failed_seq"] >= 0).any():
             return self._give_up(self.network.status(indices[int(records["failed_seq"].argmax())]).error or "failed")
         if (records["status"] == State.ACTIVE).any():
             return False
@@ -424,7 +431,8 @@ class TaskRun:
         if fault := self._differs():
             self._give_up(f"round {self.round}: {fault}")
             return self.error
-        self.digest = hashlib.sha256(self.digest + self.weights.tobytes()).digest()
+        if self._held:
+            self.digest = hashlib.sha256(self.digest + self.weights.tobytes()).digest()
         self.round += 1
         self.times = {}
         self.checkpoint[:] = self.weights
@@ -600,7 +608,7 @@ class Rounds:
     round, when its window is lit. Circuits turn only when everything of the window before has arrived.
     """
 
-    def __init__(self, network: JobNetwork, change: Change, tell: Tell) -> None:
+    def __init__(self, network: Carrier, change: Change, tell: Tell) -> None:
         self._network, self._change, self._tell = network, change, tell
         self._table: Timetable | None = None
         self._next: Timetable | None = None
@@ -611,6 +619,12 @@ class Rounds:
         self._started_ps = self._lit_ps = 0
         self._clear_ps = 0  # until then frames of a task that was given up may be under way
         self._lost = (0, 0)
+
+    @property
+    def _fabric(self) -> VirtualNetwork:
+        if isinstance(self._network, FlowJobs):
+            raise RefusedError("the flow model has no circuits that change; choose time: virtual")
+        return self._network.fabric
 
     @property
     def number(self) -> int:
@@ -631,9 +645,10 @@ class Rounds:
             raise RefusedError(f"schedule {timetable.number}: {max(known, default=1)} came after it")
         if self._next is not None:
             raise RefusedError(f"schedule {timetable.number}: {self._next.number} waits for the end of the round")
+        fabric = self._fabric
         for window in timetable.windows:
             try:
-                self._network.fabric.check_circuits(window.circuits)
+                fabric.check_circuits(window.circuits)
             except FabricError as error:
                 raise RefusedError(f"schedule {timetable.number}: {error}") from None
         self._next = timetable
@@ -712,7 +727,7 @@ class Rounds:
         self._open, self._place, self._own = True, place, own
         self._started_ps = self._lit_ps = now_ps
         if window.circuits != self._lit:
-            self._network.fabric.reconfigure(None, window.circuits, None, table.delta_ps)
+            self._fabric.reconfigure(None, window.circuits, None, table.delta_ps)
             self._lit, self._lit_ps = window.circuits, now_ps + table.delta_ps
         for run in own:
             run.lit = now_ps >= self._lit_ps or not any(circuits_of(job.plan) for job in run.jobs.values())
@@ -732,7 +747,7 @@ class Rounds:
                     self._clear_ps = now_ps + self._table.guard_ps
         if self._own or now_ps < max(self._lit_ps, self._clear_ps):
             return False
-        counted = self._network.fabric.links.array()
+        counted = self._fabric.links.array()
         lost = int(counted["dark_lost"].sum()), int(counted["misrouted"].sum())
         self._open = False
         self._tell(

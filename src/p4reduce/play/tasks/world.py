@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from p4reduce.base.records import to_plain
 from p4reduce.control_plane.entries import P4Program
@@ -25,6 +25,7 @@ from p4reduce.control_plane.orchestrator.options import RefusedError
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background
+from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches
 from p4reduce.network.virtual import Faults, VirtualNetwork
 from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
@@ -79,7 +80,7 @@ class Damage:
     def __init__(
         self,
         topology: Topology,
-        network: VirtualNetwork,
+        network: VirtualNetwork | FlowJobs,
         switches: ServedSwitches,
         faults: Faults,
         tell: Tell,
@@ -243,7 +244,7 @@ class Changes:
 
     Parameters
     ----------
-    network : JobNetwork
+    network : Carrier
         Where.
     report : callable
         Tells of a task.
@@ -251,7 +252,7 @@ class Changes:
         Ends a run, with a reason.
     """
 
-    def __init__(self, network: JobNetwork, report: Reporter, fail: Callable[[TaskRun, str], None]) -> None:
+    def __init__(self, network: Carrier, report: Reporter, fail: Callable[[TaskRun, str], None]) -> None:
         self._network, self._report, self._fail = network, report, fail
         self.open: list[OpenSwap] = []
         """swaps whose workers have not caught up"""
@@ -317,9 +318,9 @@ class Changes:
                 f"task {run.order.task.name}: job {job.plan.job} cannot change to another kind of plan, job or window"
             )
         try:
-            one = OpenSwap(self._network, run, role)
+            one = OpenSwap(self._network, run, role) if isinstance(self._network, JobNetwork) else None
             self._network.change_over(job, plan)
-            self.open.append(one)
+            self.open += [] if one is None else [one]
         except Exception as error:  # half of its hosts may have changed: it cannot go on
             self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
 
@@ -360,6 +361,7 @@ class Changes:
 
 
 _WHOLE: Final = Faults()
+Time = Literal["virtual", "flow"]
 _EVENTS: Final = 1_000_000
 """of the network, after which it is asked whether somebody waits: about a second"""
 
@@ -388,6 +390,8 @@ class World(AbstractContextManager["World"]):
         Hosts that train so many times longer than they are told to: what only rounds show.
     checkpoints : Path or None
         A folder for those of tasks that may begin anew; None: they begin with their first round.
+    time : str
+        'virtual', or 'flow': switches get entries, but no packets, and collectives take the time of the flow model.
     """
 
     def __init__(
@@ -402,7 +406,11 @@ class World(AbstractContextManager["World"]):
         most_bytes: int | None = None,
         slowdowns: Mapping[str, float] | None = None,
         checkpoints: Path | None = None,
+        time: Time = "virtual",
     ) -> None:
+        if time == "flow" and (background is not None or faults != _WHOLE or topology.crossconnects):
+            raise ClusterError("the flow model knows no faults, background traffic or circuits; choose time: virtual")
+        self.time: Final = time
         self._slowdowns = dict(slowdowns or {})
         self._attempts = Attempts(checkpoints)
         self.topology = topology
@@ -421,12 +429,17 @@ class World(AbstractContextManager["World"]):
         self.switches = ServedSwitches(topology)
         try:
             self.switches.load(program)
-            self.network = JobNetwork(
-                self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
+            self.network: Carrier = (
+                FlowJobs(topology, queue_frames)
+                if time == "flow"
+                else JobNetwork(
+                    self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
+                )
             )
+            fabric = self.network if isinstance(self.network, FlowJobs) else self.network.fabric
             tell = partial(self._report, None)
             self._changes = Changes(self.network, self._report, self._fail)
-            self.damage = Damage(topology, self.network.fabric, self.switches, faults, tell, self._die)
+            self.damage = Damage(topology, fabric, self.switches, faults, tell, self._die)
             self._rounds = Rounds(self.network, self._change_turn, tell)
         except BaseException:
             self.switches.close()
@@ -469,7 +482,8 @@ class World(AbstractContextManager["World"]):
         jobs: dict[Role, Job] = {}
         try:
             check_reads(order.reads)
-            check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
+            if isinstance(self.network, JobNetwork):
+                check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._changes.add(order)
             run = TaskRun(order, jobs, self.network, self._read_keys)
             self._attempts.begin(run)
@@ -535,7 +549,8 @@ class World(AbstractContextManager["World"]):
             if self.now() >= until_ps or (after is not None and self.news > after) or (unless and unless()):
                 return self.now()
             watched = [index for run in self._runs.values() for index in run.active()]
-            with wanted(unless if self.network.fabric.pacer else None) as check:
+            held = isinstance(self.network, JobNetwork) and self.network.fabric.pacer is not None
+            with wanted(unless if held else None) as check:
                 self.network.advance(
                     min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS, check=check
                 )
@@ -567,10 +582,15 @@ class World(AbstractContextManager["World"]):
 
     def interface_bytes(self) -> dict[Hop, int]:
         """Bytes that every interface has sent."""
+        if isinstance(self.network, FlowJobs):
+            return self.host_bytes()
         return {port: self.network.fabric.links[port].bytes for port in self._ports()}
 
     def host_bytes(self) -> dict[Hop, int]:
-        """Of these, what hosts sent for tasks."""
+        """Of these, what hosts sent for tasks; in the flow model what all have, as no switch counts anything."""
+        if isinstance(self.network, FlowJobs):
+            sent = self.network.sent()
+            return {port: sent.get(port, 0) for port in self._ports()}
         links = {port: self.network.fabric.links[port] for port in self._ports() if self.topology.node(port[0]).is_host}
         return {port: counted.inc_first_bytes + counted.inc_resend_bytes for port, counted in links.items()}
 
@@ -582,6 +602,8 @@ class World(AbstractContextManager["World"]):
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
         """As of :meth:`Damage.change_link`."""
+        if isinstance(self.network, FlowJobs):
+            raise ClusterError(f"link {a} - {b}: the flow model knows no links that are cut; choose time: virtual")
         self.damage.change_link(a, b, up=up, at_ps=at_ps)
 
     # --- inside

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Schedule, turns_of
@@ -175,10 +175,17 @@ class Played:
 
 
 class Sending(Protocol):
-    """Something that is under way."""
+    """Something that is under way, phase by phase."""
+
+    @property
+    def now(self) -> Sequence[object]:
+        """What its present phase consists of; empty: it is over."""
 
     def through(self) -> bool:
-        """Whether nothing of it is under way any more."""
+        """Whether nothing of this phase is under way any more."""
+
+    def go_on(self) -> object:
+        """The next phase."""
 
 
 class Actor(Protocol):
@@ -208,8 +215,11 @@ Wait = tuple[int | None, Sequence[Under]]
 Act = Generator[Wait[Under], None, None]
 
 
+ITSELF: Final = "nobody trains and nobody communicates: the schedule waits for itself"
+
+
 class Acts(ABC, Generic[Who, Under]):
-    """Moves jobs through their rounds. Whoever inherits drives the generators of :meth:`acts`."""
+    """Moves jobs through their rounds. Whoever inherits says what is under way, and how time passes."""
 
     def __init__(self, schedule: Schedule, jobs: Mapping[str, Who], rounds: int) -> None:
         self.schedule, self.jobs, self.rounds = schedule, jobs, rounds
@@ -217,7 +227,7 @@ class Acts(ABC, Generic[Who, Under]):
         self.gpus = Gpus(schedule.network.gpus)
         self.played = Played(schedule.policy, schedule.round_s)
         self.played.iterations_ps = {name: [] for name in jobs}
-        self.stopping = False
+        self.stopping = self.halted = False
         self._trained: set[str] = set()
         self._began: dict[str, int] = {}
         self._last: dict[str, int] = {}
@@ -238,6 +248,14 @@ class Acts(ABC, Generic[Who, Under]):
     def light(self, matrix: Matrix, dark_ps: int) -> None:
         """Circuits change."""
 
+    @abstractmethod
+    def let_pass(self, until: int | None, under: Sequence[Under]) -> None:
+        """Time passes: until then, or until less of this is under way. An error where neither ever is."""
+
+    def step(self, one: Under) -> None:
+        """Begin the next phase of something."""
+        one.go_on()
+
     def sent(self, jobs: Sequence[Who], under: Sequence[Under], start: int) -> None:
         """All of it is through."""
 
@@ -251,6 +269,37 @@ class Acts(ABC, Generic[Who, Under]):
         return 0, ()
 
     # --- turns
+
+    def drive(self) -> None:
+        """All that everybody does, to its end, or until it is ``halted``."""
+        acts = self.acts()
+        waits: dict[int, Wait[Under]] = {}
+        ready = list(range(len(acts)))
+        while ready or (waits and not self.halted):
+            for number in ready:
+                wait = next(acts[number], None)
+                if wait is not None:
+                    waits[number] = wait
+                else:
+                    waits.pop(number, None)
+            if not waits or self.halted:
+                return
+            now = self.now
+            self.look()
+            ready = [number for number, wait in waits.items() if self._over(wait, now)]
+            if not ready:
+                times = [at for at, _ in waits.values() if at is not None]
+                times += [] if (end := self.gpus.next_end()) is None else [end]
+                self.let_pass(min(times, default=None), [one for _, own in waits.values() for one in own])
+
+    def _over(self, wait: Wait[Under], now: int) -> bool:
+        at, under = wait
+        over = True
+        for one in under:
+            while one.now and one.through():
+                self.step(one)
+            over &= not one.now
+        return over if at is None else now >= at
 
     def acts(self) -> list[Act[Under]]:
         """What everybody does."""

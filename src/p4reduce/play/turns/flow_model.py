@@ -30,7 +30,7 @@ from p4reduce.control_plane.tdm.schedule import (
     Schedule,
     Tree,
 )
-from p4reduce.play.turns.acts import Act, Acts, Played, Wait
+from p4reduce.play.turns.acts import ITSELF, Acts, Played
 from p4reduce.play.turns.installing import WORD, cut_chunks, pieces_of
 from p4reduce.play.turns.player import LANES, play
 from p4switch.base.values import PS_PER_S
@@ -430,22 +430,7 @@ class _FlowPlayer(Acts[_Job, _Sent]):
     def run(self) -> Played:
         """All rounds."""
         self.begin()
-        acts = self.acts()
-        waits: dict[int, Wait[_Sent]] = {}
-        for number, act in enumerate(acts):
-            self._go_on(number, act, waits)
-        while waits:
-            self.look()
-            ready = [number for number, wait in waits.items() if self._over(wait)]
-            for number in ready:
-                self._go_on(number, acts[number], waits)
-            if ready or not waits:
-                continue
-            times = [at for at, _ in waits.values() if at is not None]
-            times += [end for end in (self.gpus.next_end(), self._fluid.next_end()) if end is not None]
-            if not times:
-                raise TdmError("nobody trains and nobody communicates: the schedule waits for itself")
-            self._fluid.advance(min(times))
+        self.drive()
         self.played.lasted_ps = self.now
         return self.played
 
@@ -462,6 +447,14 @@ class _FlowPlayer(Acts[_Job, _Sent]):
             sent.go_on()
         return found
 
+    def let_pass(self, until: int | None, under: Sequence[_Sent]) -> None:
+        """Until a flow ends."""
+        del under
+        times = [at for at in (until, self._fluid.next_end()) if at is not None]
+        if not times:
+            raise TdmError(ITSELF)
+        self._fluid.advance(min(times))
+
     def ended_ps(self, job: _Job, start: int) -> int:
         """When its last byte was there."""
         return max((int(self._fluid.done_ps[number]) for number in job.flows), default=start)
@@ -471,21 +464,6 @@ class _FlowPlayer(Acts[_Job, _Sent]):
 
     def _in(self, number: int, configuration: int) -> bool:
         return configuration < 0 or max(0, self._flows[number].configuration) == configuration
-
-    def _go_on(self, number: int, act: Act[_Sent], waits: dict[int, Wait[_Sent]]) -> None:
-        try:
-            waits[number] = next(act)
-        except StopIteration:
-            waits.pop(number, None)
-
-    def _over(self, wait: Wait[_Sent]) -> bool:
-        at, under = wait
-        over = True
-        for one in under:
-            while one.now and one.through():
-                one.go_on()
-            over &= not one.now
-        return over if at is None else self.now >= at
 
 
 def _class(schedule: Schedule, plan: JobPlan) -> int:

@@ -20,7 +20,7 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.network.virtual.circuits import ALL_QUEUES
-from p4reduce.play.turns.acts import Act, Acts, Played, Wait, pairs_of
+from p4reduce.play.turns.acts import ITSELF, Act, Acts, Played, pairs_of
 from p4reduce.play.turns.installing import (
     QUEUES,
     Installed,
@@ -104,7 +104,6 @@ class Player(Acts[Installed, Sent]):
         self.installer, self.network, self.keep = installer, network, keep
         self._progress = progress
         self._counting = Counting(network, installed.values())
-        self.halted = False
 
     @property
     def now(self) -> int:
@@ -114,52 +113,24 @@ class Player(Acts[Installed, Sent]):
     def run(self) -> Played:
         """All rounds."""
         self.begin()
-        self._drive(self.acts())
+        self.drive()
         self._settle()
         return self.played
 
     # --- the clock
 
-    def _drive(self, acts: list[Act[Sent]]) -> None:
-        waits: dict[int, Wait[Sent]] = {}
-        for number, act in enumerate(acts):
-            self._go_on(number, act, waits)
-        while waits and not self.halted:
-            now = self.now
-            self.look()
-            ready = [number for number, wait in waits.items() if self._over(wait, now)]
-            if ready:
-                for number in ready:
-                    self._go_on(number, acts[number], waits)
-                continue
-            times = [at for at, _ in waits.values() if at is not None]
-            end = self.gpus.next_end()
-            times += [] if end is None else [end]
-            under = [one for _, own in waits.values() for one in own]
-            working = [index for one in under for index in one.busy()]
-            times += [now + look for one in under if one.now and (look := one.look_ps()) is not None]
-            if not times and not working:
-                raise ClusterError("nobody trains and nobody communicates: the schedule waits for itself")
-            until = min(times) if times else None
-            reason = self.network.advance(until, working, first=True) if working else self.network.advance(until)
-            self._check(working, quiet=reason is Stop.QUIET and until is None)
+    def let_pass(self, until: int | None, under: Sequence[Sent]) -> None:
+        """Until an endpoint is done, or until what endpoints do not tell is to be looked at."""
+        working = [index for one in under for index in one.busy()]
+        looks = [self.now + look for one in under if one.now and (look := one.look_ps()) is not None]
+        until = min([*looks, *([] if until is None else [until])], default=None)
+        if until is None and not working:
+            raise ClusterError(ITSELF)
+        reason = self.network.advance(until, working, first=True) if working else self.network.advance(until)
+        self._check(working, quiet=reason is Stop.QUIET and until is None)
 
-    def _go_on(self, number: int, act: Act[Sent], waits: dict[int, Wait[Sent]]) -> None:
-        try:
-            waits[number] = next(act)
-        except StopIteration:
-            waits.pop(number, None)
-
-    def _over(self, wait: Wait[Sent], now: int) -> bool:
-        at, under = wait
-        over = True
-        for one in under:
-            while one.now and one.through():
-                self._next(one)
-            over &= not one.now
-        return over if at is None else now >= at
-
-    def _next(self, one: Sent) -> None:
+    def step(self, one: Sent) -> None:
+        """What is posted is counted."""
         for part in one.go_on():
             self._counting.post(part)
 
@@ -180,7 +151,7 @@ class Player(Acts[Installed, Sent]):
         groups = [jobs] if any(one.together for one in jobs) else [[one] for one in jobs]
         found = [Sent(self.network, own, configuration) for own in groups]
         for one in found:
-            self._next(one)
+            self.step(one)
         return found
 
     def sent(self, jobs: Sequence[Installed], under: Sequence[Sent], start: int) -> None:

@@ -9,6 +9,8 @@ from typing import Any, Final, Self
 
 from p4reduce.control_plane.orchestrator import Store, StoreError, TaskError, TaskRow
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.flow_jobs import FlowJobs
 from p4reduce.play.tasks.world import World
 from p4reduce.views.live.player import Player
 from p4reduce.views.live.session import LiveServer, VirtualSource, Wanted
@@ -133,6 +135,8 @@ class TaskPages:
         ``title``, ``database`` (a path) and ``hold`` (begin paused) are of the first who asks; ``ended`` says what
         stands on the page from now on, when nothing more will come.
         """
+        if isinstance(world.network, FlowJobs):
+            raise ClusterError("the flow model has no packets to look at; choose time: virtual")
         if self._source is None or self._server is None:
             player = Player(paused=bool(request.get("hold")))
             database = request.get("database")

@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.group.remote import FramingError
-from p4reduce.runs.real.said import check, joins
+from p4reduce.runs.real.presence import check, joins
 
 BEAT = {"beat": 3, "calls": True, "held": None, "rests": False}
 WAIT = {"seq": 1, "level": 0, "awaited": 2, "at_ps": 5}

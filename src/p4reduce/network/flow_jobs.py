@@ -1,0 +1,215 @@
+"""Jobs in the flow model, driven as those on packets are: endpoints get operations, which are done after a while.
+
+:class:`FlowJobs` stands where a :class:`~p4reduce.network.jobs.network.JobNetwork` stands. Sums are NumPy's; what links
+carry is what plans predict, while a collective is under way in proportion to the chunks that have flowed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from p4reduce.control_plane.counters import Operation, predict
+from p4reduce.control_plane.plans import Plan
+from p4reduce.network.flow import FlowNetwork, Transfer
+from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
+from p4reduce.network.virtual import Faults, Stop
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.operation import Floats, Post
+from p4reduce.workers.records import Collective, State
+
+_RECORD: Final = np.dtype([("status", np.int64), ("done_at", np.int64), ("failed_seq", np.int64)])
+
+
+def nearest_sum(arrays: Sequence[Floats]) -> Floats:
+    """The float32 next to the sums in float64."""
+    total = np.zeros(arrays[0].size, np.float64)
+    for array in arrays:
+        total += array
+    with np.errstate(over="ignore"):
+        return total.astype(np.float32)
+
+
+@dataclass
+class FlowEndpoints:
+    """``records``: the state of each endpoint, and when its last operation was done, ps; none of them ever fails."""
+
+    records: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, _RECORD))
+
+
+@dataclass(eq=False)
+class _Collective:
+    """What a job does now: the operations of its endpoints, and from the last one's on how far it is."""
+
+    posts: dict[int, Post] = field(default_factory=dict)
+    transfer: Transfer | None = None
+    elements: int = 0
+    """that the job's present plan carries"""
+
+    @property
+    def operation(self) -> Operation:
+        """What all endpoints do."""
+        return Operation[next(iter(self.posts.values())).collective.name]
+
+
+class FlowJobs:
+    """Jobs of one topology. A collective begins when the last of its endpoints has its operation.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of all plans.
+    queue_frames : int
+        Frames of a port's queue, for each priority.
+    """
+
+    def __init__(self, topology: Topology, queue_frames: int = 1024) -> None:
+        self.topology = topology
+        self.endpoints = FlowEndpoints()
+        self._flow = FlowNetwork(topology, queue_frames)
+        self._of: dict[int, Job] = {}
+        self._free: list[int] = []
+        self._now: dict[int, _Collective] = {}
+        """what jobs do, by identity"""
+        self._sent: Counter[Hop] = Counter()
+
+    @property
+    def now(self) -> int:
+        """The model's time, picoseconds."""
+        return self._flow.now
+
+    def add(self, plan: Plan) -> Job:
+        """Give every host of a plan its endpoint."""
+        job = self._flow.add(plan, BLOCK)
+        for host in (*plan.workers, *([] if plan.server is None else [plan.server])):
+            index = self._free.pop() if self._free else len(self.endpoints.records)
+            if index == len(self.endpoints.records):
+                self.endpoints.records = np.append(self.endpoints.records, np.zeros(1, _RECORD))
+            self.endpoints.records[index] = State.IDLE, -1, -1
+            self._of[index] = job
+            job.place(host, index)
+        return job
+
+    def post(self, index: int, operation: Post, elements: int = 0) -> None:
+        """Give an endpoint its next operation. ``PlanError`` for a collective that the model does not know.
+
+        elements: of arrays that nobody holds.
+        """
+        job = self._of[index]
+        under = self._now.setdefault(id(job), _Collective())
+        under.posts[index] = operation
+        under.elements = max(under.elements, operation.length, elements, 1)
+        self.endpoints.records["status"][index] = State.ACTIVE
+        if len(under.posts) == len(job.endpoints):
+            under.transfer = self._flow.begin([(job, under.elements)], under.operation)
+
+    def advance(
+        self,
+        until_ps: int | None = None,
+        watch: Sequence[int] = (),
+        *,
+        first: bool = True,
+        max_events: int | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> Stop:
+        """Let time pass, at the longest until the next collective of a job is done. As of ``JobNetwork.advance``.
+
+        ``PlanError`` where jobs together do what the model does not know.
+        """
+        del watch, first, max_events
+        if check is not None:
+            check()
+        going = {key: under.transfer for key, under in self._now.items() if under.transfer is not None}
+        if not self._flow.advance(until_ps, list(going.values())):
+            return Stop.QUIET if until_ps is None else Stop.TIME
+        for key in [key for key, transfer in going.items() if transfer.done_ps is not None]:
+            under = self._now.pop(key)
+            job = self._of[next(iter(under.posts))]
+            self._sent.update(self._carried(job, under))
+            server = None if job.server is None else under.posts[job.server]
+            _deliver([under.posts[index] for index in job.members.values()], server)
+            self.endpoints.records["status"][job.endpoints] = State.DONE
+            self.endpoints.records["done_at"][job.endpoints] = self.now
+        return Stop.DONE
+
+    def change_over(self, job: Job, plan: Plan) -> None:
+        """A job goes on, on another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
+        under = self._now.get(id(job))
+        if under is not None and under.transfer is not None:
+            share = under.transfer.flowed
+            self._sent.update(self._carried(job, under))
+            self._flow.drop(under.transfer)
+            under.elements = max(1, round(under.elements * (1.0 - share)))
+        self._flow.forget(job)
+        job.plan = plan
+        if under is not None and under.transfer is not None:
+            under.transfer = self._flow.begin([(job, under.elements)], under.operation)
+
+    def give_up(self, job: Job) -> None:
+        """Nothing of a job is done any more."""
+        under = self._now.pop(id(job), None)
+        if under is not None and under.transfer is not None:
+            self._sent.update(self._carried(job, under))
+            self._flow.drop(under.transfer)
+        self.endpoints.records["status"][job.endpoints] = State.IDLE
+
+    def retire(self, job: Job) -> None:
+        """The endpoints of a job are free for the next ones."""
+        self.give_up(job)
+        self._flow.forget(job)
+        for index in job.endpoints:
+            del self._of[index]
+            self._free.append(index)
+
+    def set_faults(self, hop: Hop, faults: Faults) -> None:
+        """As of ``VirtualNetwork``, of links that lose nothing or all."""
+        self._flow.set_link(hop, up=not faults.loss)
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+    def lingers(self, job: Job) -> bool:
+        """Whether an endpoint owes an answer: none does where nothing is lost."""
+        return id(job) in self._now
+
+    def sent(self) -> dict[Hop, int]:
+        """Bytes of all jobs on each directed link."""
+        found = Counter(self._sent)
+        for under in self._now.values():
+            if under.transfer is not None:
+                found.update(self._carried(self._of[next(iter(under.posts))], under))
+        return found
+
+    def _carried(self, job: Job, under: _Collective) -> dict[Hop, int]:
+        """Bytes of a collective until now."""
+        operation = under.operation
+        share = 1.0 if under.transfer is None else under.transfer.flowed
+        predicted = predict(job.plan, operation, under.elements, lead=job.lead(operation))
+        return {hop: round(share * traffic.bytes) for hop, traffic in predicted.items()}
+
+
+def _deliver(workers: Sequence[Post], server: Post | None) -> None:
+    """Write results, as hosts and switches do (``workers/operation.py``)."""
+    collective = workers[0].collective
+    given = [post.source for post in workers if post.source is not None]
+    results = [post.target for post in workers if post.target is not None]
+    if collective is Collective.PULL:
+        result = None if server is None else server.source
+    elif collective is Collective.BARRIER:
+        return
+    else:
+        result = nearest_sum(given)
+        if server is not None and server.target is not None:
+            if collective is Collective.PUSH_PULL:
+                result = server.target - np.float32(server.learning_rate / len(workers)) * result
+            server.target[:] = result
+    for target in results:
+        target[:] = result
+
+
+Carrier = JobNetwork | FlowJobs
+"""Where jobs are carried: on packets, or in the flow model."""

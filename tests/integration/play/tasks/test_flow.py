@@ -1,0 +1,128 @@
+"""Tasks of the orchestrator in the flow model: the rounds, bytes and, nearly, the times of packets."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import CliRunner
+
+from p4reduce.cli.main import app
+from p4reduce.control_plane.orchestrator import TaskState, write_trace
+from p4reduce.control_plane.orchestrator.executor import Timetable
+from p4reduce.control_plane.orchestrator.options import RefusedError
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.background import Background
+from p4reduce.network.virtual import Faults
+from p4reduce.play.tasks.world import World
+from p4reduce.topologies import load
+from tests.support.orchestrated.bench import (
+    PROGRAM,
+    PS_PER_US,
+    check_end,
+    open_store,
+    orchestrating,
+    some_tasks,
+    two_spines,
+)
+from tests.support.orchestrated.sums import ranks_of
+
+FLOW = {"time": "flow"}
+
+
+@contextmanager
+def ended(path, tasks, policy="steiner", before=lambda world: None, **options):
+    """A world whose tasks have ended, and its store."""
+    with World(two_spines(), PROGRAM, **options) as world, open_store(path) as store:
+        store.submit(tasks)
+        before(world)
+        with orchestrating(world, store, policy=policy) as orchestrator:
+            orchestrator.run()
+        check_end(world, store)
+        yield world, store
+
+
+@pytest.mark.parametrize("policy", ["steiner", "spff"])
+def test_rounds_and_bytes_are_those_of_packets_and_times_nearly(tmp_path, policy):
+    found = []
+    for name, options in (("packets", {}), ("flow", FLOW)):
+        with ended(tmp_path / name, some_tasks(), policy, **options) as (world, store):
+            rounds = [one for row in store.tasks() for one in store.history.rounds(row.name)]
+            counted = {hop: size for hop, size in world.interface_bytes().items() if size}
+            found.append(
+                ([one["round"] for one in rounds], counted, [one["done_ps"] - one["trained_ps"] for one in rounds])
+            )
+    packets, flow = found
+    assert flow[:2] == packets[:2]
+    assert sum(flow[2]) == pytest.approx(sum(packets[2]), rel=0.08)
+
+
+def test_a_swap_goes_on_with_what_has_not_flowed(tmp_path):
+    """The tree is changed in the middle of a round, and both trees have carried a part."""
+    task = some_tasks(elements=40_000, rounds=2)[0]
+    moved = []
+    with World(two_spines(), PROGRAM, **FLOW) as world, open_store(tmp_path / "t.sqlite") as store:
+        swap = world.swap
+        world.swap = lambda *given: moved.append((world.network.sent(), swap(*given)))
+        store.submit([task])
+        with orchestrating(world, store) as orchestrator:
+            orchestrator.run(until_ps=150 * PS_PER_US)
+            (used,) = {link for link in ("spine1", "spine2") if world.network.sent()["leaf1", 3 + int(link[-1] == "2")]}
+            ends = ("leaf1", used)
+            for hop in (ends, ends[::-1]):  # as the damage of a link would tell
+                world.damage._down.add((hop[0], two_spines().port(*hop)))
+            world._report(None, "link", {"node": "leaf1", "port": two_spines().port(*ends), "up": False})
+            orchestrator.run()
+        (row,) = store.tasks()
+        assert (row.state, row.digest, len(ranks_of(store, task.name))) == (TaskState.FINISHED, "", 2)
+        (before, _) = moved[0]
+        port = two_spines().port("leaf1", used)
+        assert 0 < before["leaf1", port] == world.network.sent()["leaf1", port]
+        other = two_spines().port("leaf1", "spine2" if used == "spine1" else "spine1")
+        assert world.network.sent()["leaf1", other] > before["leaf1", port]
+
+
+def test_a_host_that_ends_leaves_the_others_their_rounds(tmp_path):
+    tasks = [some_tasks(rounds=4)[0]]
+    tasks = [type(tasks[0])(**{**vars(tasks[0]), "on_failure": "shrink"})]
+
+    def end(world):
+        world.damage.end_host("h3", at_ps=70 * PS_PER_US)
+
+    with ended(tmp_path / "t.sqlite", tasks, before=end, **FLOW) as (_, store):
+        (row,) = store.tasks()
+        ranks = ranks_of(store, row.name)
+        assert (row.state, len(ranks), {len(own) for own in ranks}) == (TaskState.FINISHED, 4, {2, 3})
+
+
+def test_what_the_model_does_not_know_is_refused():
+    for options in ({"faults": Faults(loss=0.1)}, {"background": Background("gravity", 0.1, 1)}):
+        with pytest.raises(ClusterError, match="choose time: virtual"):
+            World(two_spines(), PROGRAM, **FLOW, **options)
+    with pytest.raises(ClusterError, match="circuits"):
+        World(load("oxc:pods=2,hosts=2,ports=1,rate=25G"), PROGRAM, **FLOW)
+    with World(two_spines(), PROGRAM, **FLOW) as world:
+        with pytest.raises(ClusterError, match="leaf1 - spine1: the flow model knows no links that are cut"):
+            world.change_link("leaf1", "spine1", up=False)
+        with pytest.raises(RefusedError, match="circuits"):
+            world.set_schedule(Timetable(1, (), 0, 0, {}))
+
+
+def test_the_command_tells_the_error_and_keeps_to_one_kind_of_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    write_trace(tmp_path / "tasks.yaml", some_tasks(rounds=1))
+    assert invoke("tasks", "submit", "tasks.yaml").exit_code == 0
+    flags = ("orchestrate", "-t", "leaf-spine:leaves=3,spines=2,hosts=2,servers=1", "-l", 64)
+    for more in (("--cut", "leaf1,spine1@5ms"), ("--background", "gravity:load=0.1,seed=1"), ("--live",)):
+        refused = invoke(*flags, "--time", "flow", *more)
+        assert (refused.exit_code, f"{more[0]} needs packets" in refused.output) == (2, True), refused.output
+    ran = invoke(*flags, "--time", "flow", "--json")
+    assert ran.exit_code == 0, ran.output
+    rows = json.loads(ran.stdout)
+    assert {row["state"] for row in rows} == {"finished"}
+    assert all(row["time"] == "flow" and 0 < row["model_error"]["mean"] < 0.02 for row in rows)
+    other = invoke(*flags)
+    assert (other.exit_code, "have run with --time flow" in other.output) == (2, True), other.output
