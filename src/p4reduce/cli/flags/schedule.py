@@ -519,6 +519,36 @@ class OpticalArrivals(_Wdm):
     seeds: Seeds = (0, 1, 2)
 
 
+@command(
+    "optical spine",
+    "p4reduce optical spine --fast 2",
+    "p4reduce optical spine -t oxc:pods=8,hosts=2,ports=4,rate=100G,port_rate=25G,delta=25us --load 2ms --slot 50us "
+    "--packets",
+)
+class OpticalSpine:
+    """Plan an all-optical spine: circuits for pairs of leaves with much work, time slots for the others.
+
+    The pods of an oxc: network are the leaves, and their ports the transceivers. A transceiver that turns is dark for
+    delta, one of the --fast ones for --guard. Three plans are compared: hybrid; slots, as if all transceivers were
+    fast; and circuits, as if none were. With --packets every pair of leaves adds up what it has in the P4 program, and
+    the exit code is 1 when a sum is wrong, a frame is lost or a link carried anything else than was predicted.
+    """
+
+    network: CrossConnect = "oxc:pods=16,hosts=2,ports=8,rate=200G,port_rate=25G,delta=25us"
+    fast: Annotated[int | None, Flag("Number of fast transceivers of each leaf.", least=0, default="all")] = None
+    slot: Annotated[int, Flag("Length of a slot.", parse=delay, default="100us")] = 100 * PS_PER_US
+    guard: Annotated[int, Flag("Darkness of a fast transceiver that turns.", parse=delay, default="2us")] = (
+        2 * PS_PER_US
+    )
+    load: Annotated[int, Flag("Time that the busiest leaf's work would take on all of its ports.", parse=delay,
+            default="10ms")] = 10 * PS_PER_MS  # fmt: skip
+    pairs: Annotated[int, Flag("Number of pairs of leaves with much work (log-normal).", least=1)] = 32
+    share: Annotated[float, Flag("Share of all work that these have.", least=0, most=1)] = 0.8
+    packets: Annotated[bool, Flag("Play the plans on packets, over fibres of 40 m.")] = False
+    seed: Seed = 1
+    as_json: Json = False
+
+
 @command("priorities policies", "p4reduce priorities policies", "p4reduce priorities policies --json | jq '.[].name'")
 class PrioritiesPolicies:
     """List the priority policies: built-in ones, and those of other packages."""
