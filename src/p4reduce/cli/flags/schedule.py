@@ -222,6 +222,9 @@ class Orchestrate:
     With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits that are
     made for them, others train on the same hosts. The scheduler places tasks that name no hosts. 'p4reduce tasks show'
     shows their group, configurations and windows, both planned and real.
+
+    With -t wdm:… tasks get slots of lightpaths, which go dark when no task uses them. A task for which there are none
+    waits until others end.
     """
 
     database: Database = DATABASE
@@ -274,6 +277,8 @@ class Orchestrate:
             parse=named(FORECASTS), default="the load as measured")] = None  # fmt: skip
     schedule: Annotated[str | None, Flag("Scheduler of turns over an optical cross-connect (-t oxc:…), as in tdm, "
             "seed or static.", parse=named(SCHEDULERS), default="none")] = None  # fmt: skip
+    grooming: Annotated[Literal["groom-agg", "opaque-agg"], Flag("Policy that gives tasks lightpaths (with -t wdm:…), "
+            "as in 'p4reduce optical plan'.")] = "groom-agg"  # fmt: skip
     delta: Annotated[int, Flag("Time for which ports of the cross-connect are dark while its circuits change (with "
             "--schedule).", parse=delay, default="200us")] = 200 * PS_PER_US  # fmt: skip
     keep: Annotated[bool, Flag("Leave the network's process running at the end.")] = False
