@@ -179,9 +179,7 @@ def plan_spine(work: Floats, spine: Spine, sharing: Sharing = "hybrid") -> Spine
         found += _turning(work, spine, sharing)
     known = [one for one in found if one is not None]
     if not known:
-        raise OpticalError(
-            "transceivers: one for each leaf and none that is fast join no third leaf; give more of them"
-        )
+        raise OpticalError("ports: a leaf whose only transceiver is slow is joined to one other leaf; give more ports")
     best = min(known, key=lambda one: one.time_s)
     return replace(best, runs=rotation(best.units, best.ports))
 

@@ -37,7 +37,7 @@ DEVELOPED: Final = range(10)
 HELD_OUT: Final = range(100, 110)
 GRAPHS: Final = {"nobel-us": 2, "germany50": 1}
 """and hosts in each city"""
-PLENTY, FEW = "W=80, X free", "W=X=16"
+PLENTY, FEW = "plenty", "W=X=16"
 POLICIES: Final = ("lightpath-per-flow", "spff", "spff by fibres", "opaque", "groom", "opaque-agg", "groom-agg")
 LAMBDAS: Final = (0.0, 0.005, 0.02, 0.05, 0.1)
 NEARLY_FREE: Final = {"nobel-us": 0.02, "germany50": 0.1}

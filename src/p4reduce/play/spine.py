@@ -70,6 +70,8 @@ class _Sum:
     at_ps: int
     link: Link
     chunks: int
+    closed: list[int]
+    """when slots within it begin: gates are shut for a guard then, and hosts pause, so that no timer runs out"""
     job: Job | None = None
     given: list[npt.NDArray[np.int32]] = field(default_factory=list)
     got: list[npt.NDArray[np.int32]] = field(default_factory=list)
@@ -152,7 +154,7 @@ class _Player:
         over = np.minimum(left, np.ceil(self._plan.over / chunk_s - _FUZZ).astype(np.int64))
         for pair, link in self._fixed.items():
             if over[pair]:
-                yield _Sum(self._delta_ps, link, int(over[pair]))
+                yield _Sum(self._delta_ps, link, int(over[pair]), [])
                 left[pair] -= over[pair]
         whole = round(self._plan.spine.payload_s / chunk_s)
         for run in sorted(self._plan.runs, key=lambda one: one.first):
@@ -160,7 +162,9 @@ class _Player:
             chunks = min(int(left[pair]), run.slots * whole)
             if chunks:
                 left[pair] -= chunks
-                yield _Sum(run.first * self._slot_ps, self._turning(run), chunks)
+                begins = run.first * self._slot_ps + max(0, self._dark_ps - self._fibre_ps)
+                closed = [(run.first + place) * self._slot_ps for place in range(1, run.slots)]
+                yield _Sum(begins, self._turning(run), chunks, closed)
         if np.triu(left).any():
             raise ClusterError("slots: they do not hold all of the work")
 
@@ -214,6 +218,10 @@ class _Player:
             raise ClusterError(
                 f"slots: the sum of {one.link.a} and {one.link.b} before this one has not ended in its slots"
             )
+        for index in job.endpoints:
+            for at_ps in one.closed:
+                network.fabric.pause(index, at_ps - self._fibre_ps)
+                network.fabric.resume(index, at_ps + self._dark_ps)
         one.given = [self._draw.integers(-(1 << 20), 1 << 20, size, dtype=np.int32) for _ in range(2)]
         one.got = [np.zeros(size, np.int32) for _ in range(2)]
         for index, given, got in zip(job.members.values(), one.given, one.got, strict=True):

@@ -38,6 +38,13 @@ def test_every_sum_is_exact_nothing_is_lost_and_time_is_as_planned(sharing: Shar
         assert plan.runs
 
 
+def test_no_timer_runs_out_while_slow_transceivers_are_dark() -> None:
+    spine = replace(spine_of(NETWORK, TOPOLOGY, 4, 90e-6, 30e-6), delta_s=60e-6)
+    plan = plan_spine(elephants(4, 1.0, 3, pairs=1, load_s=4 * 0.4e-3), spine, "slots")
+    assert any(run.slots > 1 for run in plan.runs)
+    assert_right(play_spine(plan, TOPOLOGY))
+
+
 def test_a_pair_with_one_number_and_leaves_without_any() -> None:
     work = np.zeros((4, 4))
     spine = spine_of(NETWORK, TOPOLOGY, 4, 40e-6, 2e-6)

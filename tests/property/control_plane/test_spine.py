@@ -69,7 +69,7 @@ def test_every_plan_carries_the_work_and_the_hybrid_is_never_the_slowest(
         try:
             known[sharing] = plan_spine(work, spine, sharing)
         except OpticalError as error:
-            assert "transceivers" in str(error)  # noqa: PT017  (refusing is one of two right answers)
+            assert "ports" in str(error)  # noqa: PT017  (refusing is one of two right answers)
             assert transceivers == 1
             continue
         check(known[sharing])
