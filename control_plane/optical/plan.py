@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from p4reduce.base.errors import BadInput
+from p4reduce.control_plane.plans import TreeLayout
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import SURFACING_PS, Wdm
 from p4switch.base.values import PS_PER_S
@@ -112,6 +113,24 @@ class GroomingPlan:
                     open_.append(other)
                     found.append((other, node, number))
         return found
+
+    def layout(self, task: int) -> TreeLayout:
+        """The tree at whose routers sums are formed: where workers are, and where branches meet; others pass on."""
+        one, home = self.tasks[task], self.network.home
+        above = {child: parent for child, parent, _ in self.edges(task)}
+        below = Counter(above.values()) + Counter(home[worker] for worker in one.workers)
+        root = home[one.server]
+        joints = {root} | {node for node, count in below.items() if count > 1}
+        joints |= {home[worker] for worker in one.workers if home[worker] != root}
+        parent: dict[str, str] = {worker: home[worker] for worker in one.workers}
+        full: dict[tuple[str, str], tuple[str, ...]] = {pair: pair for pair in [*parent.items(), (root, one.server)]}
+        for node in joints - {root}:
+            path = [node, above[node]]
+            while path[-1] not in joints:
+                path.append(above[path[-1]])
+            parent[node] = path[-1]
+            full[node, path[-1]] = tuple(path)
+        return TreeLayout(root, parent, paths=full)
 
     def depths_ps(self, task: int) -> dict[str, int]:
         """Propagation from each router of a task's tree, or from each worker of its flows, to the global model's."""

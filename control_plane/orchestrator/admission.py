@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import ComputingManager
@@ -17,6 +17,7 @@ from p4reduce.control_plane.orchestrator.installer import (
     Selector,
     round_bytes,
 )
+from p4reduce.control_plane.orchestrator.lightpaths import Lightpaths
 from p4reduce.control_plane.orchestrator.options import Options, RefusedError, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.replanning import order_of
 from p4reduce.control_plane.orchestrator.rescheduling import Fail, StateWithout
@@ -99,8 +100,8 @@ class Admission:
         Gives a task up that its hosts know of.
     failed : callable
         Ends one that they do not know of.
-    turns : Turns or None
-        Where tasks take turns.
+    turns, lightpaths : Turns or None, Lightpaths or None
+        Where tasks take turns; where they get slots of lightpaths.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Admission:
         fail: Fail,
         failed: Fail,
         turns: Turns | None,
+        lightpaths: Lightpaths | None = None,
     ) -> None:
         controller = installer.controller
         self._installer = installer
@@ -127,7 +129,7 @@ class Admission:
         self._queue, self._computing, self._placer, self._giver = queue, computing, placer, giver
         self._selector = Selector(policy, computing, self._lanes)
         self._state, self._fail, self._failed = state, fail, failed
-        self._turns = turns
+        self._turns, self._lightpaths = turns, lightpaths
         self.room = True
         """there may be more room than when the tasks that wait were tried"""
         self.admitted_ps = -1
@@ -187,6 +189,8 @@ class Admission:
         fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
         if self._turns is not None:
             return fault or self._turns.fault(row.task)
+        if self._lightpaths is not None:
+            return fault or self._lightpaths.fault(row.task)
         return fault or self._placer.fault(row.task) or self._selector.fault(row.task)
 
     def _retry(self) -> None:
@@ -226,14 +230,18 @@ class Admission:
         plans = {proposal.role: proposal.plan for proposal in proposals}
         try:
             order = order_of(task, plans, self._computing, row.wanted, attempt=row.attempt)
-            why = {
+            why: dict[str, Any] = {
                 "round_bytes": sum(round_bytes(task, role, plan) for role, plan in plans.items()),
                 "training_ps": max(order.training_ps.values()),
                 "aggregation_ps": order.aggregation_ps,
             }
+            if self._lightpaths is not None:
+                why["lightpaths"] = self._lightpaths.of(task.name)
         except Exception as error:  # numbers of the task, or of a host's profile, that no time or size can have
             self._installer.withdraw(proposals)
             self._computing.release(row.name)
+            if self._lightpaths is not None:
+                self._lightpaths.end(row.name)
             self._reject(row, f"it cannot be run: {type(error).__name__}: {one_line(error)}")
             return True
         try:
@@ -253,6 +261,8 @@ class Admission:
 
     def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
         """Plans for a new task; `PlanError` when there are none."""
+        if self._lightpaths is not None:
+            return self._lightpaths.propose(task)
         if choice is not None:
             return self._installer.propose(choice.decision)
         if self._options.slots != "first":

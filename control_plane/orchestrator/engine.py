@@ -10,6 +10,7 @@ from p4reduce.control_plane.orchestrator.admission import Admission, Queue
 from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Report, Role
 from p4reduce.control_plane.orchestrator.giving import Giver, KindsOf, Mover, Placer
 from p4reduce.control_plane.orchestrator.installer import Installer
+from p4reduce.control_plane.orchestrator.lightpaths import Lightpaths
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Options, Phase, TaskState
 from p4reduce.control_plane.orchestrator.recovery import Foresight, Monitor, Recovery
 from p4reduce.control_plane.orchestrator.replanning import Replanner
@@ -87,6 +88,7 @@ class Orchestrator:
         self._unmeasured = ""  # why the last measurement failed
         self._measure_at = options.measure_every_ps
         self.turns = self._make_turns(policy, name)
+        self._lightpaths = None if options.wdm is None else Lightpaths(self.installer, options.wdm, options.grooming)
         self.admission = Admission(
             self.installer,
             policy,
@@ -99,10 +101,13 @@ class Orchestrator:
             fail=self.fail,
             failed=lambda task, reason: self._end(task, TaskState.FAILED, executor.now(), reason),
             turns=self.turns,
+            lightpaths=self._lightpaths,
         )
         recovery = Recovery(self.installer, self.computing, self.fail, self.turns, self.replanner)
         recovery.run()
         self.rescheduler.lost |= recovery.lost
+        if self._lightpaths is not None:
+            self._lightpaths.recover([row.name for row in store.tasks(AT_WORK)], self.fail)
         self._take_reports()
         self._find_stopped()
         self.monitor = Monitor(controller.topology, controller, executor, store, foresight)
@@ -113,12 +118,17 @@ class Orchestrator:
 
     def _make_turns(self, policy: Policy, name: str) -> Turns | None:
         """Over a cross-connect tasks take turns, elsewhere they do not; `PlanError` where the options say otherwise."""
-        topology = self.installer.controller.topology
+        topology, options = self.installer.controller.topology, self.options
+        if options.wdm is not None and (options.schedule or options.slots != "first" or options.move is not None):
+            raise PlanError("schedule, slots, move: tasks over lightpaths have none of them; leave them out")
+        if options.wdm is not None:
+            return None
         if bool(topology.crossconnects) != bool(self.options.schedule):
             raise PlanError(
                 f"schedule: topology {topology.name!r} "
                 + (
-                    "has a cross-connect: say who gives tasks their turns, as in --schedule tdm"
+                    "has a cross-connect: say who gives tasks their turns, as in --schedule tdm, or give "
+                    "wavelengths, as in -t wdm:graph=nobel-us"
                     if topology.crossconnects
                     else "has no cross-connect; build it with 'oxc:pods=8,hosts=4,ports=4', or leave --schedule out"
                 )
@@ -301,6 +311,8 @@ class Orchestrator:
             for plan in self.store.plans(task=name):
                 self.store.set_phase(plan.generation, Phase.REMOVING)
         self.computing.release(name)
+        if self._lightpaths is not None:
+            self._lightpaths.end(name)
         self._placer.end(name)
         self._kinds.forget(name)
         self.replanner.end(name)

@@ -336,19 +336,20 @@ class Installer:
         beside: Sequence[Proposal] = (),
         *,
         whole: bool = False,
+        pace_ps: int | None = None,
     ) -> list[Proposal]:
         """Plans for a new task; :meth:`withdraw` or install them. `PlanError`: nothing is taken.
 
         view: what of the topology is lit for it (:func:`~p4reduce.topologies.optical.view`). beside: other plans that
         are not written down yet. whole: with slots that keep its trees' links busy, or not at all; else the fullest
-        switch may give fewer.
+        switch may give fewer. pace_ps: least time between chunks of a worker.
         """
         requests = plan_requests(decision, job=0)
         roles: tuple[Role, ...] = ("both",) if len(requests) == 1 else ("upload", "broadcast")
         taken = {proposal.plan.job for proposal in beside}
         keys = [key for key in self.store.free_keys(len(requests) + len(taken)) if key[0] not in taken][: len(requests)]
         named = [
-            (role, replace(request, job=job, epoch=epoch))
+            (role, replace(request, job=job, epoch=epoch, pace_ps=pace_ps))
             for role, request, (job, epoch) in zip(roles, requests, keys, strict=True)
         ]
         return self._whole(decision, named, view) if whole else self._plan(decision, named, view)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from p4reduce.base.errors import BadInput, P4ReduceError
+from p4reduce.topologies.wdm import Wdm
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 # What can go wrong with the database, the tasks in it, and what executors are asked.
@@ -107,6 +108,8 @@ class Options:
         Whether a task that does not fit lets later ones pass.
     schedule : str
         Gives tasks turns over an optical cross-connect: one of ``p4reduce.schedulers``. '' where there is none.
+    wdm, grooming : Wdm or None, str
+        Tasks get lightpaths of this network, by a policy of `control_plane/optical` that forms sums on the way.
     delta_ps : int
         For how long ports of the cross-connect whose circuits change carry nothing.
     slots : 'first', 'whole' or 'value'
@@ -134,6 +137,8 @@ class Options:
     order: str = "fifo"
     backfill: bool = True
     schedule: str = ""
+    wdm: Wdm | None = None
+    grooming: str = "groom-agg"
     delta_ps: int = 200 * PS_PER_US
     slots: Literal["first", "whole", "value"] = "first"
     move: float | None = None

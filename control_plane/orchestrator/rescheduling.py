@@ -122,8 +122,8 @@ class Losses:
 
     def _goes_on(self, row: TaskRow, cause: str, lost: tuple[str, ...]) -> bool:
         """Whether there is a way to go on, which it takes then."""
-        if self._installer.options.schedule:
-            return False  # plans come with turns
+        if self._installer.options.schedule or self._installer.options.wdm is not None:
+            return False  # plans come with turns, or with lightpaths
         if lost and row.task.on_failure == "raise":
             return False
         if self._mover.rescue(row, cause, lost):
@@ -236,6 +236,10 @@ class Rescheduler:
             return
         if self._losses.died(row.name):
             self._give_up(row, cause.text if cause else "", "no other process could take its place")
+            return
+        if self._installer.options.wdm is not None:
+            if cause is not None and cause.must:
+                self._give_up(row, cause.text, "tasks keep their lightpaths")
             return
         if self._in_a_ring(row):
             self._give_up(row, cause.text if cause else "", "its hosts find no other plans")

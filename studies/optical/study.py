@@ -3,7 +3,7 @@
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final
@@ -28,14 +28,16 @@ from studies.frame import (
     record,
     scaled,
 )
+from studies.optical import spine
 from studies.optical.reader import faults
+from studies.optical.spine import seeded
 from studies.pages import Chart
 
 DEVELOPED: Final = range(10)
 HELD_OUT: Final = range(100, 110)
 GRAPHS: Final = {"nobel-us": 2, "germany50": 1}
 """and hosts in each city"""
-PLENTY, FEW = "W=80, X free", "W=X=16"
+PLENTY, FEW = "plenty", "W=X=16"
 POLICIES: Final = ("lightpath-per-flow", "spff", "spff by fibres", "opaque", "groom", "opaque-agg", "groom-agg")
 LAMBDAS: Final = (0.0, 0.005, 0.02, 0.05, 0.1)
 NEARLY_FREE: Final = {"nobel-us": 0.02, "germany50": 0.1}
@@ -400,6 +402,7 @@ PARTS: Final = (
          by=("graph", "price"), mean=("moved", "saved", "share"), cost=lambda _: 10.0),
     Part("packets", "On packets, W = X = 16", packet_cells, packet_row, PacketRow, by=("graph", "policy", "at_once"),
          mean=("tasks", "lightpaths", "differing", "lost", "wrong", "worst", "latency_ms"), cost=lambda _: 100.0),
+    *spine.PARTS,
 )  # fmt: skip
 BySeed = Mapping[int | None, float]
 
@@ -419,34 +422,39 @@ def bars(result: StudyResult) -> Iterator[Bar]:
         yield Bar(f"{graph}: transponders of groom-agg, flexible grid over wavelengths", None,
                   by_seed(_over, result.values("flex", "transponders", **none), fixed), "{:.3f}")  # fmt: skip
     every = [row for part in ("policies", "searches", "lambda", "flex") for row in result.rows(part)]
-    yield Bar("plans in which the reader finds a fault", at_most(0), _of(every, lambda row: row.faults, sum), "{:.0f}",
-              every=True, seeds="any")  # fmt: skip
+    wrong = seeded(every, lambda row: row.faults, sum)
+    yield Bar("plans in which the reader finds a fault", at_most(0), wrong, "{:.0f}", every=True, seeds="any")
     small = result.rows("exact")
     yield Bar(
-        "small networks: best over the optimum", at_most(1.03), _of(small, lambda row: row.over), "{:.4f}", seeds="any"
+        "small networks: best over the optimum",
+        at_most(1.03),
+        seeded(small, lambda row: row.over),
+        "{:.4f}",
+        seeds="any",
     )
-    yield Bar("small networks: best over the optimum, worst", at_most(1.08), _of(small, lambda row: row.over), "{:.4f}",
-              every=True, seeds="any")  # fmt: skip
+    over = seeded(small, lambda row: row.over)
+    yield Bar("small networks: best over the optimum, worst", at_most(1.08), over, "{:.4f}", every=True, seeds="any")
     yield Bar(
         "small networks: groom-agg over the optimum",
         None,
-        _of(small, lambda row: row.greedy / row.exact),
+        seeded(small, lambda row: row.greedy / row.exact),
         "{:.4f}",
         seeds="any",
     )
     yield Bar(
         "small networks: the optimum over its bound",
         None,
-        _of(small, lambda row: row.exact / row.bound),
+        seeded(small, lambda row: row.exact / row.bound),
         "{:.4f}",
         seeds="any",
     )
     packets = result.rows("packets")
     for name in ("differing", "lost", "wrong"):
         text, value = columns_of(PacketRow)[name].heading, attrgetter(name)
-        yield Bar(f"packets: {text}", at_most(0), _of(packets, value, sum), "{:.0f}", every=True, seeds="any")
-    yield Bar("packets: latency off the formula, worst task", at_most(0.02), _of(packets, attrgetter("worst"), max),
+        yield Bar(f"packets: {text}", at_most(0), seeded(packets, value, sum), "{:.0f}", every=True, seeds="any")
+    yield Bar("packets: latency off the formula, worst task", at_most(0.02), seeded(packets, attrgetter("worst"), max),
               percent(3), every=True, seeds="any")  # fmt: skip
+    yield from spine.bars(result)
 
 
 def _of_plans(result: StudyResult, graph: str) -> Iterator[Bar]:
@@ -492,13 +500,6 @@ def _of_plans(result: StudyResult, graph: str) -> Iterator[Bar]:
 
 def _over(a: float, b: float) -> float:
     return a / b
-
-
-def _of(rows: Any, value: Callable[[Any], float], over: Callable[..., float] = statistics.fmean) -> BySeed:
-    found: dict[int | None, list[float]] = {}
-    for row in rows:
-        found.setdefault(row.seed, []).append(value(row))
-    return {seed: over(own) for seed, own in found.items()}
 
 
 CHARTS: Final = (

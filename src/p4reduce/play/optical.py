@@ -13,7 +13,7 @@ from p4reduce.base.output import Progress
 from p4reduce.control_plane.counters import Operation, Traffic, add, compare_counters, compare_links, predict
 from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError, slots_of
 from p4reduce.control_plane.optical.policies import laid_anew
-from p4reduce.control_plane.plans import Plan, PlanRequest, TreeLayout
+from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.problem import power_of_two
 from p4reduce.control_plane.plans.routes import chunks, frame_time_ps
 from p4reduce.control_plane.scheduling.task import Task
@@ -160,7 +160,7 @@ class _Player:
     def _planned(self, switches: EmbeddedSwitches, place: int, number: int) -> Plan | None:
         """The plan of a task beside ``number`` others; None: switches have no slots for it now."""
         network, task = self._plan.network, self._plan.tasks[place]
-        layout, lit = self._layout(place)
+        lit = [self.circuits[number] for _, _, number in self._plan.edges(place)]
         count = chunks(task.elements, self._lanes)
         most = power_of_two(2 * count)
         rate = slots_of(task, network) * network.rate_bps // network.slots
@@ -170,7 +170,7 @@ class _Player:
             number + 1,
             workers=task.workers,
             server=task.server,
-            layout=layout,
+            layout=self._plan.layout(place),
             max_slots=most,
             pace_ps=frame_time_ps(length, rate),
         )
@@ -185,27 +185,6 @@ class _Player:
             controller.release(made)
             return None
         return made
-
-    def _layout(self, place: int) -> tuple[TreeLayout, list[Link]]:
-        """The tree at whose routers sums are formed: where workers are, and where branches meet; others pass on."""
-        network, task = self._plan.network, self._plan.tasks[place]
-        edges = self._plan.edges(place)
-        above = {child: parent for child, parent, _ in edges}
-        below = Counter(above.values()) + Counter(network.home[worker] for worker in task.workers)
-        root = network.home[task.server]
-        own = {worker for worker in task.workers if network.home[worker] == root}
-        joints = {root} | {node for node, count in below.items() if count > 1}
-        joints |= {network.home[worker] for worker in task.workers if worker not in own}
-        parent: dict[str, str] = {worker: network.home[worker] for worker in task.workers}
-        paths = {pair: pair for pair in [*parent.items(), (root, task.server)]}
-        full: dict[tuple[str, str], tuple[str, ...]] = dict(paths)
-        for node in joints - {root}:
-            path = [node, above[node]]
-            while path[-1] not in joints:
-                path.append(above[path[-1]])
-            parent[node] = path[-1]
-            full[node, path[-1]] = tuple(path)
-        return TreeLayout(root, parent, paths=full), [self.circuits[number] for _, _, number in edges]
 
     def _round(self, network: JobNetwork, place: int, plan: Plan) -> _Round:
         task: Task = self._plan.tasks[place]

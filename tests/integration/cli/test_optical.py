@@ -71,3 +71,16 @@ def test_what_cannot_be_is_one_line(arguments: tuple[str, ...], said: str) -> No
     assert done.exit_code == 2, done.output
     assert said in " ".join(done.output.split())
     assert "Traceback" not in done.output
+
+
+def test_a_spine_of_circuits_and_slots_on_packets() -> None:
+    small = ("-t", "oxc:pods=3,hosts=1,ports=2,rate=20G,port_rate=10G,delta=10us", "--slot", "20us", "--load", "100us")
+    done = call("spine", *small, "--pairs", 2, "--packets", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [one["sharing"] for one in found] == ["hybrid", "slots", "circuits"]
+    assert all(one["packets"]["wrong"] == 0 < one["packets"]["sums"] for one in found)
+    assert "over the bound" in call("spine", *small, "--pairs", 2).output
+    refused = call("spine", *small, "--fast", 3)
+    assert refused.exit_code == 2
+    assert "fast" in refused.output

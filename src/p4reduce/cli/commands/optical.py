@@ -5,15 +5,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from p4reduce.base.errors import Failed
 from p4reduce.base.output import Output, Progress, progress_bar, time_text
-from p4reduce.cli.flags.schedule import OpticalArrivals, OpticalCompare, OpticalPlan, OpticalRegroom, OpticalRun
+from p4reduce.cli.flags.schedule import (
+    OpticalArrivals,
+    OpticalCompare,
+    OpticalPlan,
+    OpticalRegroom,
+    OpticalRun,
+    OpticalSpine,
+)
 from p4reduce.control_plane.optical import policies
 from p4reduce.control_plane.optical.arrivals import arrive, interval
 from p4reduce.control_plane.optical.plan import GroomingPlan
 from p4reduce.control_plane.optical.policies import Options, draw_tasks, groom
+from p4reduce.control_plane.optical.spine import SHARINGS, elephants, plan_spine
 from p4reduce.control_plane.orchestrator import read_traces
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.tdm.jobs import parse_network
 from p4reduce.topologies.files import wdm_of
 from p4reduce.topologies.wdm import Wdm
+from p4switch.base.values import PS_PER_S
 
 if TYPE_CHECKING:
     from p4reduce.play.optical import OpticalPlayed
@@ -193,3 +203,39 @@ def arrivals(flags: OpticalArrivals) -> None:
                     rows.append([policy, f"{load:g}", str(moved), *cells])
     output.data([vars(one) for one in found])
     output.table(["policy", "Erlang", "may be moved", *ARRIVED], rows)
+
+
+# ``p4reduce optical spine``: circuits and slots between leaves.
+
+
+def spine(flags: OpticalSpine) -> None:
+    """A line for each way to share transceivers."""
+    from p4reduce.play.spine import FIBRE, play_spine, spine_of  # noqa: PLC0415  (compiles the switch)
+    from p4reduce.play.turns.installing import physical  # noqa: PLC0415
+
+    output = Output(as_json=flags.as_json)
+    network = parse_network(flags.network)
+    topology = physical(network, FIBRE)
+    fast = network.ports if flags.fast is None else flags.fast
+    made = spine_of(network, topology, fast, flags.slot / PS_PER_S, flags.guard / PS_PER_S)
+    work = elephants(network.pods, flags.share, flags.seed, pairs=flags.pairs,
+                     load_s=network.ports * flags.load / PS_PER_S)  # fmt: skip
+    found, rows, wrong = [], [], []
+    with progress_bar(output) as open_bar:
+        for sharing in SHARINGS:
+            one = plan_spine(work, made, sharing)
+            data, row = one.as_data(), [sharing, str(network.ports - one.ports), f"{one.over.sum() / work.sum():.0%}",
+                    str(one.slots), f"{one.time_s * 1e3:.3f} ms", f"{one.time_s / one.bound_s:.3f}"]  # fmt: skip
+            if flags.packets:
+                played = play_spine(one, topology, seed=flags.seed, progress=open_bar(sharing))
+                data |= {"packets": played.as_data()}
+                row += [f"{played.ratio:.4f}", f"{played.wrong} of {played.sums}", str(played.lost + played.misrouted),
+                        str(len(played.differing))]  # fmt: skip
+                wrong += [sharing] if played.wrong or played.lost or played.misrouted or played.differing else []
+            found.append(data)
+            rows.append(row)
+    output.data(found)
+    packets = ["packets / plan", "wrong sums", "lost or misrouted", "links off the prediction"] if flags.packets else []
+    output.table(["sharing", "circuits a leaf", "of the work", "slots", "time", "over the bound", *packets], rows)
+    if wrong:
+        raise Failed(f"{wrong[0]}: sums are wrong, frames were lost, or links carried what was not predicted")

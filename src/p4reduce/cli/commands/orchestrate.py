@@ -35,6 +35,8 @@ from p4reduce.network.virtual import FabricError
 from p4reduce.play.tasks.service import AbsentError, RemoteExecutor, await_end, join_network
 from p4reduce.runs.result import TASKS_ERROR
 from p4reduce.topologies import load, to_yaml
+from p4reduce.topologies.files import wdm_of
+from p4reduce.topologies.wdm import Wdm
 from p4reduce.views.live.session import tasks_page
 
 _SHOWN_EVERY_S: Final = 0.2
@@ -60,6 +62,8 @@ def orchestrate(flags: Orchestrate) -> None:
         move=flags.move,
         forecast=flags.forecast or "",
         schedule=flags.schedule or "",
+        wdm=_wdm(flags.topology),
+        grooming=flags.grooming,
         delta_ps=flags.delta,
     )
     _check_schedule(flags.schedule, flags.topology)
@@ -121,6 +125,10 @@ def _check_schedule(schedule: str | None, topology: str | None) -> None:
         check_turns(schedule)
     if topology is None:
         return
+    if topology.startswith("wdm:"):
+        if schedule is not None:
+            raise BadInput(f"--schedule: over {topology} tasks get lightpaths, not turns; leave it out")
+        return
     optical = bool(load(topology).crossconnects)
     if optical and schedule is None:
         raise BadInput(
@@ -128,6 +136,11 @@ def _check_schedule(schedule: str | None, topology: str | None) -> None:
         )
     if schedule is not None and not optical:
         raise BadInput(f"--schedule: {topology} has no cross-connect; take -t oxc:pods=4,hosts=4,ports=2,rate=25G")
+
+
+def _wdm(topology: str | None) -> Wdm | None:
+    """Wavelengths, where the topology has some."""
+    return wdm_of(topology) if topology is not None and topology.startswith("wdm:") else None
 
 
 def _check_deaths(dying: Sequence[tuple[str, str, int]], topology: str | None) -> None:

@@ -226,6 +226,9 @@ class Orchestrate:
     shows their group, configurations and windows, both planned and real.
 
     With --time flow tasks communicate in the time of a model, without packets (docs/flow.md). Switches get entries.
+
+    With -t wdm:… tasks get slots of lightpaths, which go dark when no task uses them. A task for which there are none
+    waits until others end.
     """
 
     database: Database = DATABASE
@@ -279,6 +282,8 @@ class Orchestrate:
             parse=named(FORECASTS), default="the load as measured")] = None  # fmt: skip
     schedule: Annotated[str | None, Flag("Scheduler of turns over an optical cross-connect (-t oxc:…), as in tdm, "
             "seed or static.", parse=named(SCHEDULERS), default="none")] = None  # fmt: skip
+    grooming: Annotated[Literal["groom-agg", "opaque-agg"], Flag("Policy that gives tasks lightpaths (with -t wdm:…), "
+            "as in 'p4reduce optical plan'.")] = "groom-agg"  # fmt: skip
     delta: Annotated[int, Flag("Time for which ports of the cross-connect are dark while its circuits change (with "
             "--schedule).", parse=delay, default="200us")] = 200 * PS_PER_US  # fmt: skip
     keep: Annotated[bool, Flag("Leave the network's process running at the end.")] = False
@@ -525,6 +530,36 @@ class OpticalArrivals(_Wdm):
     moved: Annotated[Sequence[int], Flag("Numbers of running tasks that may be laid anew for one that would be "
             "blocked.", parse=integers)] = (0,)  # fmt: skip
     seeds: Seeds = (0, 1, 2)
+
+
+@command(
+    "optical spine",
+    "p4reduce optical spine --fast 2",
+    "p4reduce optical spine -t oxc:pods=8,hosts=2,ports=4,rate=100G,port_rate=25G,delta=25us --load 2ms --slot 50us "
+    "--packets",
+)
+class OpticalSpine:
+    """Plan an all-optical spine: circuits for pairs of leaves with much work, time slots for the others.
+
+    The pods of an oxc: network are the leaves, and their ports the transceivers. A transceiver that turns is dark for
+    delta, one of the --fast ones for --guard. Three plans are compared: hybrid; slots, as if all transceivers were
+    fast; and circuits, as if none were. With --packets every pair of leaves adds up what it has in the P4 program, and
+    the exit code is 1 when a sum is wrong, a frame is lost or a link carried anything else than was predicted.
+    """
+
+    network: CrossConnect = "oxc:pods=16,hosts=2,ports=8,rate=200G,port_rate=25G,delta=25us"
+    fast: Annotated[int | None, Flag("Number of fast transceivers of each leaf.", least=0, default="all")] = None
+    slot: Annotated[int, Flag("Length of a slot.", parse=delay, default="100us")] = 100 * PS_PER_US
+    guard: Annotated[int, Flag("Darkness of a fast transceiver that turns.", parse=delay, default="2us")] = (
+        2 * PS_PER_US
+    )
+    load: Annotated[int, Flag("Time that the busiest leaf's work would take on all of its ports.", parse=delay,
+            default="10ms")] = 10 * PS_PER_MS  # fmt: skip
+    pairs: Annotated[int, Flag("Number of pairs of leaves with much work (log-normal).", least=1)] = 32
+    share: Annotated[float, Flag("Share of all work that these have.", least=0, most=1)] = 0.8
+    packets: Annotated[bool, Flag("Play the plans on packets, over fibres of 40 m.")] = False
+    seed: Seed = 1
+    as_json: Json = False
 
 
 @command("priorities policies", "p4reduce priorities policies", "p4reduce priorities policies --json | jq '.[].name'")

@@ -19,6 +19,7 @@ from p4reduce.control_plane.orchestrator.executor import (
     Running,
     Timetable,
     Turn,
+    circuits_of,
     named,
 )
 from p4reduce.control_plane.orchestrator.options import RefusedError
@@ -29,7 +30,7 @@ from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches
 from p4reduce.network.virtual import Faults, VirtualNetwork
 from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
-from p4reduce.topologies import Topology
+from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
@@ -487,6 +488,7 @@ class World(AbstractContextManager["World"]):
             jobs = self._changes.add(order)
             run = TaskRun(order, jobs, self.network, self._read_keys)
             self._attempts.begin(run)
+            self._light(jobs.values())
             run.turns = order.schedule is not None
             if run.turns:
                 run.rest()
@@ -645,6 +647,22 @@ class World(AbstractContextManager["World"]):
                 self._leaving.remove(jobs)
                 for job in jobs:
                     self.network.retire(job)
+                self._light()
+
+    def _light(self, coming: Iterable[Job] = ()) -> None:
+        """Where no turns are taken, the circuits that plans name: those of tasks that run, then of those that leave."""
+        if not self.topology.crossconnects or self._rounds.number or any(run.turns for run in self._runs.values()):
+            return
+        lit: list[Link] = []
+        ports: set[Hop] = set()
+        running = [job for run in self._runs.values() for job in run.jobs.values()]
+        for job in (*coming, *running, *(job for jobs in self._leaving for job in jobs)):
+            for link in circuits_of(job.plan):
+                ends = {(link.a, link.port_a), (link.b, link.port_b)}
+                if link not in lit and not ends & ports:
+                    lit.append(link)
+                    ports |= ends
+        self.network.fabric.reconfigure(None, lit)
 
     def _die(self, host: str, task: str | None) -> None:
         """Processes of a task, or of all, at a host end."""

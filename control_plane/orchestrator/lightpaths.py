@@ -1,0 +1,137 @@
+"""Tasks over lightpaths: who gets which slots, and what an orchestrator that comes back knows of it.
+
+What a task was given stands with the decision to schedule it. The executor lights the circuits that the plans of
+running tasks name, and no others; lightpaths that stay keep their ports, and never go dark.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import astuple
+from typing import Any, Final
+
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.optical.plan import Lightpath, OpticalError, check_tasks, slots_of
+from p4reduce.control_plane.optical.policies import FLOWS, SEARCHES, Granted, Grooming
+from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
+from p4reduce.control_plane.orchestrator.options import StoreError
+from p4reduce.control_plane.plans.problem import power_of_two
+from p4reduce.control_plane.plans.routes import HEADER_BYTES, chunks, frame_time_ps
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import Decision
+from p4reduce.topologies import Link
+from p4reduce.topologies.wdm import Wdm
+from p4switch.base.safe_yaml import one_line
+
+_WORD: Final = 4
+"""bytes of a number"""
+
+
+class Lightpaths:
+    """Grooms tasks one after the other, as they come and go.
+
+    Parameters
+    ----------
+    installer : Installer
+        Writes to switches.
+    network : Wdm
+        Of which the controller's topology is the physical one.
+    policy : str
+        That forms sums on the way, and looks at one task at a time.
+
+    Raises
+    ------
+    OpticalError
+        The policy is another one, or the switches are those of another network.
+    StoreError
+        The database is that of another network.
+    """
+
+    def __init__(self, installer: Installer, network: Wdm, policy: str) -> None:
+        if policy in (*FLOWS, *SEARCHES, "exact"):
+            raise OpticalError(
+                f"grooming: {policy}: tasks come one by one and are summed; take groom-agg or opaque-agg"
+            )
+        self._installer, self._store, self._network, self._policy = installer, installer.store, network, policy
+        self._physical = installer.controller.topology
+        if {switch.name for switch in self._physical.switches} != set(network.nodes):
+            raise OpticalError(
+                f"topology {self._physical.name!r} is not that of the wavelengths; give its own -t wdm:…"
+            )
+        here = f"{network.wavelengths} of {network.rate_bps} bit/s in {network.slots} slots"
+        if (known := self._store.fact("wavelengths") or here) != here:
+            raise StoreError(f"{self._store.path}: its tasks have wavelengths, {known}; give its own -t wdm:…")
+        self._store.set_fact("wavelengths", here)
+        self._grooming = Grooming(network)
+        self._granted: dict[str, Granted] = {}
+        self._links: dict[int, Link] = {}
+        """circuits of lightpaths, by number"""
+
+    def fault(self, task: Task) -> str:
+        """Why a task can never run here; empty where it may."""
+        if task.on_failure == "shrink":
+            return "on_failure: over lightpaths no task goes on with fewer workers; take 'abort' or 'raise'"
+        try:
+            check_tasks([task], self._network)
+        except OpticalError as error:
+            return str(error)
+        return ""
+
+    def propose(self, task: Task) -> list[Proposal]:
+        """A tree over lightpaths with its slots; `PlanError`: there are none now, and nothing is taken."""
+        granted = self._grooming.admit(self._policy, task)
+        if granted is None:
+            raise PlanError(
+                f"task {task.name}: no tree of lightpaths: {slots_of(task, self._network)} slots of lightpaths, "
+                "wavelengths or transponders are not free"
+            )
+        self._granted[task.name] = granted
+        try:
+            lights = self._grooming.groomer.lights
+            made = self._grooming.finished(self._policy, [task], [granted], lights)
+            kept = {place: self._links[number] for place, number in enumerate(lights.lit) if number in self._links}
+            circuits = self._network.circuits(self._physical, [one.path for one in made.lightpaths], kept)
+            self._links = dict(zip(lights.lit, circuits, strict=True))
+            own = [circuits[use.lightpath] for use in made.uses[0]]
+            layout = made.layout(0)
+            rate = slots_of(task, self._network) * self._network.rate_bps // self._network.slots
+            lanes = self._installer.controller.program.lanes
+            length, most = HEADER_BYTES + _WORD * lanes, power_of_two(2 * chunks(task.elements, lanes))
+            decision = Decision(self._policy, task, layout, layout, max_slots=most)
+            view = self._network.lit(self._physical, own)
+            return self._installer.propose(decision, view, pace_ps=frame_time_ps(length, rate))
+        except BaseException:
+            self.end(task.name)
+            raise
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        """What a task was given, as plain data: path, spectrum, slots as bits, and the circuit at ports."""
+        lit = self._grooming.groomer.lights.lit
+        found = []
+        for number, mask in (self._granted.get(name) or {}).get("", ()):
+            one = self._grooming.fibres.lightpath(lit[number])
+            circuit = list(astuple(self._links[number]))
+            found.append({"path": list(one.path), "first": one.first, "slots": mask, "circuit": circuit})
+        return found
+
+    def end(self, name: str) -> None:
+        """A task has ended: its slots are free, and lightpaths that nobody else uses."""
+        self._grooming.release(self._granted.pop(name, None))
+        lit = self._grooming.groomer.lights.lit
+        self._links = {number: link for number, link in self._links.items() if number in lit}
+
+    def recover(self, names: Iterable[str], fail: Callable[[str, str], None]) -> None:
+        """Take up what these tasks have, from the database; one of which that cannot be read fails."""
+        for name in names:
+            try:
+                said = [one["why"] for one in self._store.history.decisions(name) if one["what"] == "schedule"]
+                self._granted[name] = {"": tuple(self._again(one) for one in said[-1]["lightpaths"])}
+            except (LookupError, TypeError, ValueError) as error:
+                fail(name, f"its lightpaths in the database cannot be used: {type(error).__name__}: {one_line(error)}")
+
+    def _again(self, told: dict[str, Any]) -> tuple[int, int]:
+        groomer, link = self._grooming.groomer, Link(*told["circuit"])
+        known = [number for number, other in self._links.items() if other == link]
+        if not known:
+            known = [groomer.light(self._grooming.fibres.lit(Lightpath(tuple(told["path"]), int(told["first"]))))]
+            self._links[known[0]] = link
+        groomer.lights.taken[known[0]] |= int(told["slots"])
+        return known[0], int(told["slots"])
