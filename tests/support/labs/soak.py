@@ -44,6 +44,7 @@ JUDGES = {
     "06": judge_control.judge_06,
     "07": judge_control.judge_07,
     "08": judge_python.judge_08,
+    "09": judge_python.judge_09,
     "10": judge_control.judge_10,
     "11": judge_classic.judge_11,
     "12": judge_classic.judge_12,
@@ -52,7 +53,6 @@ JUDGES = {
     "15": judge_classic.judge_15,
     "16": judge_classic.judge_16,
 }
-"""Lab 09's README bounds time and bytes by a network: it is graded for tracebacks alone."""
 
 
 def judged(number: str, folder: Path, seed: int) -> str:
