@@ -283,7 +283,9 @@ def judge_09(folder: Path, draw: random.Random) -> None:
     signs = random.choice((-3.0, 3.0), 301).astype(np.float32)
     steps = [[[signs]] * n]
     held(off(steps[0], job.run("int8", steps)[0][0][0]), 3.0 / job.levels, "headroom", 2.0 / job.levels)
-    steps = [[[gradient * np.float32(7.0**rank)] for rank, [gradient] in enumerate(ranks)] for ranks in drawn([75])]
+    steps = [
+        [[-np.abs(gradient) * np.float32(7.0**rank)] for rank, [gradient] in enumerate(ranks)] for ranks in drawn([75])
+    ]
     unit = max(float(np.abs(one[0]).max()) for one in steps[0]) / job.levels
     held(off(steps[0], job.run("int8", steps)[0][0][0]), 1.2 * unit, "one scale", 0.9 * unit)
     steps = [[[np.zeros(9, np.float32)]] * n, *drawn([9])]

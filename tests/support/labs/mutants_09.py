@@ -147,6 +147,14 @@ MUTANTS = [
         "int8",
     ),
     Mutant(
+        "the largest with its sign",
+        F,
+        "np.abs(owed).max()",
+        "owed.max()",
+        ("negative ones by their absolute value",),
+        "int8",
+    ),
+    Mutant(
         "not packed",
         F,
         "return self.network.start(pack(small)), scale, len(gradient)",

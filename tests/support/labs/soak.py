@@ -99,20 +99,22 @@ def prepared(number: str, target: Path) -> Path:
     return target
 
 
-def differs(number: str, folder: Path, seed: int, seen: Counter) -> str:
-    """What is wrong with a verdict; empty: nothing."""
+def differs(number: str, folder: Path, seed: int, seen: Counter, *, right: bool = False) -> str:
+    """What is wrong with a verdict; empty: nothing. ``right``: what is handed in is known to be."""
     report = grade(folder, seed=f"soak {seed}".encode())
     said = json.dumps(report.data())
     if "the grader failed" in said:
         return next(note for note in report.notes if "the grader failed" in note)
     why = judged(number, folder, seed) if number in JUDGES else "?"
     seen["right" if report.passed else "wrong"] += 1
+    first = next((check.finding.said for check in report.checks if check.finding is not None), "")
+    if right and not report.passed:
+        return f"refused: {first[:300]}; the judge: {why or 'right'}"
     if why == "?":
         seen["not judged"] += 1
         return ""
     if report.passed == (why == ""):
         return ""
-    first = next((check.finding.said for check in report.checks if check.finding is not None), "")
     return f"accepted, though: {why}" if report.passed else f"refused, though right: {first[:300]}"
 
 
@@ -156,8 +158,7 @@ def styled(number: str, style: Path) -> str:
     with tempfile.TemporaryDirectory() as held:
         folder = prepared(number, Path(held) / "mine")
         shutil.copytree(style, folder / "skeleton", dirs_exist_ok=True)
-        said = differs(number, folder, 1, seen := Counter())
-        return said or ("" if seen["right"] else "refused, and judged wrong")
+        return differs(number, folder, 1, Counter(), right=True)
 
 
 def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, list[str]]:
@@ -175,11 +176,10 @@ def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, 
                 path = folder / "skeleton" / name
                 if "answers" not in name:
                     path.write_text(kept(name, path.read_text(), draw))
-            said = differs(number, folder, seed + place, seen := Counter())
-            if said or not seen["right"]:
+            if said := differs(number, folder, seed + place, Counter(), right=True):
                 target = KEPT / f"{number}-kept-{seed}-{place}"
                 shutil.copytree(folder / "skeleton", target, dirs_exist_ok=True)
-                problems.append(f"lab {number}, written otherwise ({target}): {said or 'refused, and judged wrong'}")
+                problems.append(f"lab {number}, written otherwise ({target}): {said}")
                 print(problems[-1], flush=True)
         done += 1
     print(f"lab {number}: {done} written otherwise, {len(problems)} not accepted", flush=True)

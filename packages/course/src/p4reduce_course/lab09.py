@@ -694,7 +694,7 @@ class _Grader:
     def scale(self) -> None:
         random = self.draws.generator("scale")
         every = [
-            [[random.normal(0, 10.0 ** (rank - 2), 90).astype(np.float32)] for rank in range(self.net.workers)]
+            [[-np.abs(random.normal(0, 10.0 ** (rank - 2), 90)).astype(np.float32)] for rank in range(self.net.workers)]
             for _ in range(2)
         ]
         found, ran = self._means("int8", every[:1])
@@ -708,7 +708,7 @@ class _Grader:
                     raise Wrong(said + self._divide, self.path)
                 if all(call.integers for call in ran.calls[0]):
                     said += ": nobody told the others a largest value. Fields can be added only if all have one scale"
-                raise Wrong(f"{said}. Take the largest of all ranks", self.path)
+                raise Wrong(f"{said}. Take the largest of all ranks, negative ones by their absolute value", self.path)
         ones = [np.ones(5, np.float32)]
         said = "in one step all gradients of a bucket are 0, in the next one all are 1:"
         try:
