@@ -187,7 +187,8 @@ def _renamed(tree: ast.AST, draw: Random) -> bool:
     functions = [one for one in _nodes(tree, ast.FunctionDef) if not _nodes(one, ast.Global, ast.Nonlocal, ast.Lambda)]
     draw.shuffle(functions)
     for function in functions:
-        stored = sorted({one.id for one in _nodes(function, ast.Name) if isinstance(one.ctx, ast.Store)})
+        stored = {one.id for one in _nodes(function, ast.Name) if isinstance(one.ctx, ast.Store)}
+        stored = sorted(stored - {one.arg for one in _nodes(function, ast.arg)})
         if stored:
             old = draw.choice(stored)
             for one in _nodes(function, ast.Name):

@@ -137,7 +137,7 @@ MUTANTS = [
         F,
         "            mark_to_drop(std);              // cut short\n",
         "",
-        ("cut short in a header and was sent on",),
+        ("cut short in a header was sent on",),
         "deparser",
     ),
 ]
