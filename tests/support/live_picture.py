@@ -1,7 +1,11 @@
-"""``make live-image``: draws docs/images/live.png, the page of a lossy run that is paused, in a headless Chromium."""
+"""``make live-image``: draws docs/images/live.png and beside.png in a headless Chromium.
+
+They are the page of a lossy run that is paused, and the networks of two recorded runs at the same time.
+"""
 
 import argparse
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Final
@@ -9,6 +13,7 @@ from typing import Final
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
+from p4reduce.views.live import recording
 from p4reduce.views.live.player import Player
 from p4reduce.views.live.session import LiveServer, VirtualSource
 from tests.support.browser import Browser, browser, why_not
@@ -18,6 +23,8 @@ PICTURE: Final = ROOT / "docs" / "images" / "live.png"
 RUN: Final = Experiment(topology="leaf-spine-8", elements=250_000, faults=FaultOptions(loss=0.002), seed=3)
 MOMENT_PS: Final = 400_000_000
 """after the beginning of the run: chunks are missing then"""
+PLANS: Final = ("steiner", "ps")
+"""beside each other"""
 PATIENCE_S: Final = 300.0
 
 
@@ -48,6 +55,32 @@ def draw(seen: Browser, path: Path) -> Path:
         thread.join(PATIENCE_S)
 
 
+def draw_beside(seen: Browser, path: Path) -> Path:
+    """Record a run of each plan, open both in one page at one moment, and draw their networks; returns the path."""
+    found = []
+    for plan in PLANS:
+        player = Player()
+        source = VirtualSource(plan, player)
+        with observing(player.attach):
+            run_experiment(RUN.model_copy(update={"plan": plan, "faults": FaultOptions()}))
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(recording.read(recording.write(Path(folder) / recording.FILE, source)))
+    both = recording.beside(list(zip(PLANS, found, strict=True)))
+    with LiveServer(both) as server:
+        seen.shape("desktop", "light", still=True)
+        seen.driver.get(server.url)
+        seen.until(lambda: seen.run("return document.body.dataset.key"))
+        share = MOMENT_PS / both.views[-1].time_ps
+        seen.run(
+            "const one = document.getElementById('slider'); one.value = one.max * arguments[0];"
+            "one.dispatchEvent(new Event('input'));",
+            share,
+        )
+        seen.until(lambda: int(seen.run("return document.body.dataset.key")) < both.views[-1].time_ps)
+        seen.one("#network").screenshot(str(path))
+    return path
+
+
 def stands(player: Player) -> None:
     """Wait until time stands still."""
     if not player.wait_until(lambda: player.stands, PATIENCE_S):
@@ -60,9 +93,9 @@ def main() -> int:
     if reason := why_not():
         print(reason, file=sys.stderr)
         return 1
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
     with browser() as seen:
-        print(draw(seen, path))
+        print(draw(seen, PICTURE))
+        print(draw_beside(seen, PICTURE.with_name("beside.png")))
     return 0
 
 
