@@ -7,6 +7,8 @@ import argparse
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +30,14 @@ PLANS: Final = ("steiner", "ps")
 PATIENCE_S: Final = 300.0
 
 
-def draw(seen: Browser, path: Path) -> Path:
-    """Hold the run at its moment, open its page at the width of a desktop, in light colours; returns the path."""
+@contextmanager
+def held(experiment: Experiment) -> Iterator[Player]:
+    """A run that stands at the moment; it goes on to its end afterwards."""
     player = Player(paused=True)
 
     def run() -> None:
         with observing(player.attach):
-            run_experiment(RUN)
+            run_experiment(experiment)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -42,41 +45,35 @@ def draw(seen: Browser, path: Path) -> Path:
         stands(player)
         player.step(MOMENT_PS)
         stands(player)
-        with LiveServer(VirtualSource(f"{RUN.plan} on {RUN.topology}, loss 0.2 %", player)) as server:
-            seen.shape("desktop", "light", still=True)
-            seen.driver.get(server.url)
-            newest = str(player.history.times()[1])
-            seen.until(lambda: seen.run("return document.body.dataset.key") == newest)
-            seen.until(lambda: seen.all("#slots ul.slots li"))
-            return seen.picture(path)
+        yield player
     finally:
         player.pace(None)
         player.go()
         thread.join(PATIENCE_S)
 
 
-def draw_beside(seen: Browser, path: Path) -> Path:
-    """Record a run of each plan, open both in one page at one moment, and draw their networks; returns the path."""
-    found = []
-    for plan in PLANS:
-        player = Player()
-        source = VirtualSource(plan, player)
-        with observing(player.attach):
-            run_experiment(RUN.model_copy(update={"plan": plan, "faults": FaultOptions()}))
-        with tempfile.TemporaryDirectory() as folder:
-            found.append(recording.read(recording.write(Path(folder) / recording.FILE, source)))
-    both = recording.beside(list(zip(PLANS, found, strict=True)))
-    with LiveServer(both) as server:
+def draw(seen: Browser, path: Path) -> Path:
+    """Open the page of a run that is held, at the width of a desktop, in light colours; returns the path."""
+    with held(RUN) as player, LiveServer(VirtualSource(f"{RUN.plan} on {RUN.topology}, loss 0.2 %", player)) as server:
         seen.shape("desktop", "light", still=True)
         seen.driver.get(server.url)
-        seen.until(lambda: seen.run("return document.body.dataset.key"))
-        share = MOMENT_PS / both.views[-1].time_ps
-        seen.run(
-            "const one = document.getElementById('slider'); one.value = one.max * arguments[0];"
-            "one.dispatchEvent(new Event('input'));",
-            share,
-        )
-        seen.until(lambda: int(seen.run("return document.body.dataset.key")) < both.views[-1].time_ps)
+        newest = str(player.history.times()[1])
+        seen.until(lambda: seen.run("return document.body.dataset.key") == newest)
+        seen.until(lambda: seen.all("#slots ul.slots li"))
+        return seen.picture(path)
+
+
+def draw_beside(seen: Browser, path: Path) -> Path:
+    """Record a run of each plan up to the moment, open both in one page, and draw their networks; returns the path."""
+    found = []
+    for plan in PLANS:
+        experiment = RUN.model_copy(update={"plan": plan, "faults": FaultOptions()})
+        with held(experiment) as player, tempfile.TemporaryDirectory() as folder:
+            found.append(recording.read(recording.write(Path(folder) / recording.FILE, VirtualSource(plan, player))))
+    with LiveServer(recording.beside(list(zip(PLANS, found, strict=True)))) as server:
+        seen.shape("desktop", "light", still=True)
+        seen.driver.get(server.url)
+        seen.until(lambda: seen.all("#slots ul.slots li"))
         seen.one("#network").screenshot(str(path))
     return path
 

@@ -351,7 +351,9 @@ def _at_once(sources: Sequence[RecordedSource], time_ps: int) -> ViewLine:
             continue
         place = max(bisect_right(source.views, time_ps, key=lambda view: view.time_ps) - 1, 0)
         view = source.views[place]
-        over = view is source.views[-1] and view.time_ps < time_ps
+        over = (
+            view is source.views[-1] and time_ps - view.time_ps > view.time_ps - view.since_ps
+        )  # longer than it tells of
         now["links"] += [[0.0 if over and at in _IDLE else x for at, x in enumerate(row)] for row in view.links]
         now["waits"] += [f"{number}: {text}" for text in view.waits]
         for part, node in (("workers", "host"), ("slots", "switch")):

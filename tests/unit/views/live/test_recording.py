@@ -102,7 +102,7 @@ def test_recordings_beside_each_other_show_the_same_time(seen, tmp_path):
 
 def _later(source):
     scene, last = source.recorded, source.views[-1]
-    after = last.model_copy(update={"time_ps": last.time_ps + 1_000, "key": "after"})
+    after = last.model_copy(update={"time_ps": 2 * last.time_ps, "key": "after"})
     return recording.RecordedSource(scene, [*source.views, after], "")
 
 
