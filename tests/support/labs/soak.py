@@ -23,7 +23,7 @@ from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.frame.grading import copy_lab, grade
 from p4reduce_course.frame.lab import EXAMPLE
 from tests.support.labs import SOLUTIONS, judge_classic, judge_control, judge_p4, judge_python, judge_yaml
-from tests.support.labs.edits import edited, kept
+from tests.support.labs.edits import REWRITES, edited, kept, rewrite
 from tests.support.labs.judge_p4 import No
 
 KEPT = Path("out/soak-labs")
@@ -162,7 +162,10 @@ def styled(number: str, style: Path) -> str:
 
 
 def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, list[str]]:
-    """Right solutions of all styles with edits that keep what they mean: how many, and what was refused."""
+    """Right solutions of all styles with edits that keep what they mean: how many, and what was refused.
+
+    The published one comes as it is written otherwise by hand (``REWRITES``): each rewrite alone, then some together.
+    """
     draw, problems, ends = random.Random(f"kept {number} {seed}"), [], time.monotonic() + seconds
     sources = [SOLUTIONS / number, *styles(number)]
     done = 0
@@ -172,8 +175,12 @@ def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, 
         with tempfile.TemporaryDirectory() as held:
             folder = prepared(number, Path(held) / "mine")
             shutil.copytree(sources[place % len(sources)], folder / "skeleton", dirs_exist_ok=True)
+            own = list(REWRITES.get(number, ())) if place % len(sources) == 0 else []
+            chosen = own[place // len(sources) :][:1] or [name for name in own if draw.random() < 0.5]
             for name in find(number).files:
                 path = folder / "skeleton" / name
+                if chosen:
+                    path.write_text(rewrite(number, path.read_text(), chosen))
                 if "answers" not in name:
                     path.write_text(kept(name, path.read_text(), draw))
             if said := differs(number, folder, seed + place, Counter(), right=True):

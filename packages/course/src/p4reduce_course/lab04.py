@@ -223,7 +223,7 @@ class _Grader:
             except Wrong as wrong:
                 if "ValueError" in wrong.finding.said:
                     continue
-                raise
+                raise self._wrong(f"{wrong.finding.said}. Raise ValueError for {value}", wrong.finding.where) from None
             shown = found[1] if isinstance(found, np.ndarray) else found
             said = f"quantize took {value} and sent {shown}: no integer stands for it, and nobody would notice"
             raise self._wrong(f"{said}. Raise ValueError unless numpy.isfinite(values).all()")
