@@ -369,7 +369,7 @@ def _result_down(examined: Examined) -> Finding | None:
 
 def _one_lowest(examined: Examined, number: int) -> Finding | None:
     """A root has nobody to send its sum to again, so packets do not show it."""
-    given = [
+    given: list[tuple[int, ...]] = [
         getattr(placed.entry, "arguments", ()) for placed in examined.student.entries.tables if placed.table == PEERS
     ]
     lowest = sum(arguments[1] for arguments in given if len(arguments) > 1)
