@@ -5,8 +5,11 @@ No line of the graders is used. Lab 09's ranks are threads, and what they send c
 
 import importlib.util
 import math
+import os
 import random
 import re
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import numpy as np
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from tests.support.labs.judge_p4 import No, said
+from tests.support.paths import ROOT
 
 
 def module_of(path: Path):
@@ -167,6 +171,7 @@ def judge_08(folder: Path, draw: random.Random) -> None:
 # Lab 09.
 
 NEAR = "too near a bound for other inputs to tell"
+VERDICT = "the verdict:"
 
 
 class _Network:
@@ -235,6 +240,17 @@ class _Job:
 
 
 def judge_09(folder: Path, draw: random.Random) -> None:
+    """In a new process: threads and machine code of one that has graded do not survive a fork."""
+    command = [sys.executable, "-m", "tests.support.labs.judge_python", str(folder), str(draw.getrandbits(32))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    said(done.returncode >= 0, f"ended by signal {-done.returncode}")
+    verdict = done.stdout.rpartition(VERDICT)[2].strip() if VERDICT in done.stdout else f"ended: {done.stderr[-300:]}"
+    if verdict == NEAR:
+        raise ZeroDivisionError(NEAR)
+    said(not verdict, verdict)
+
+
+def _judge_09(folder: Path, draw: random.Random) -> None:
     job, random, near = _Job(folder), np.random.default_rng(draw.getrandbits(32)), []
     n = job.workers
 
@@ -307,4 +323,23 @@ def judge_09(folder: Path, draw: random.Random) -> None:
         unit = scale / job.levels
         held(float(np.abs(total_off).max()), 2.2 * unit, "error feedback", 1.1 * unit)
     if near:
-        raise ZeroDivisionError(f"{NEAR}: {near}")
+        raise ZeroDivisionError(NEAR)
+
+
+def main() -> None:
+    """Prints why lab 09's submission is wrong: its folder and a seed are arguments."""
+    try:
+        _judge_09(Path(sys.argv[1]), random.Random(int(sys.argv[2])))
+        verdict = ""
+    except No as no:
+        verdict = str(no) or "no"
+    except ZeroDivisionError as error:
+        verdict = NEAR if str(error) == NEAR else f"raises {error}"
+    except BaseException as error:
+        verdict = f"raises {type(error).__name__}: {error}"
+    print(VERDICT, verdict, flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

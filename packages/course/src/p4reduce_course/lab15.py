@@ -211,7 +211,7 @@ BENCH: Final = Bench(
         Property("frame", "what has no way is dropped", others, ("no way",), ("ports",)),
         Property("frame", "a plain frame from elsewhere stays as it is", travels, ("plain",)),
         Property("source", "a plain frame of a source gets telemetry", travels, ("source",), ("ports", "ethernet", "tel.type", "tel.count")),
-        Property("source", "one that has it keeps it", travels, ("twice",), ("tel.type",)),
+        Property("source", "one that has it keeps it", travels, ("twice",), ("tel", "hop2")),
         Property("record", "each switch puts its record in front", travels, ("source", "record", "worst", "first"), ("ports", *_RECORD)),
         Property("record", "there is room for four", travels, ("full",), ("ports", *_RECORD, "payload")),
         Property("worst", "the first switch has no link to judge", travels, ("first", "source"), ("tel",)),
