@@ -171,14 +171,14 @@ live-test: $(WARM)  ## the live page in a headless Chromium: widths, light and d
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
 	LIVE_TESTS=1 $(BIN)/pytest -rs tests/unit/views/live tests/integration/views/live
 
-live-image: $(WARM)  ## docs/images/live.png: the page of a run that is paused, drawn by a headless Chromium
+live-image: $(WARM)  ## docs/images/live.png and beside.png: pages of a run that is paused and of two runs, drawn by a headless Chromium
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
 	@$(BIN)/python -m tests.support.live_picture
 
 soak-labs: $(WARM)  ## random edits of right solutions, graded and judged from the READMEs alone, and right ones in other styles: SOAK='--labs 03 --edits 1000'
 	$(BIN)/python -m tests.support.labs.soak $(SOAK)
 
-labs-mistakes: $(WARM)  ## how many first texts name the cause, of a hundred mistakes beyond the tables (minutes)
+labs-mistakes: $(WARM)  ## how many first texts name the cause, of two hundred mistakes beyond the tables (minutes)
 	$(BIN)/python -m tests.support.labs.mistakes
 
 teach: $(WARM)  ## slides, quizzes and keys of all labs in out/teach, for teachers: LABS='03 14'
@@ -208,7 +208,6 @@ soak-live: $(WARM)  ## a live page beside 10,000 idle connections, and 1,000 pau
 
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images
-	@$(BIN)/p4reduce plan show --plan steiner --svg docs/images/steiner.svg >/dev/null
 	@$(BIN)/python -m studies bench --parts distance --seeds 3 --out out/distance
 	@cp out/distance/figures/distance.svg docs/images/
 

@@ -1,14 +1,21 @@
-"""``make live-image``: draws docs/images/live.png, the page of a lossy run that is paused, in a headless Chromium."""
+"""``make live-image``: draws docs/images/live.png and beside.png in a headless Chromium.
+
+They are the page of a lossy run that is paused, and the networks of two recorded runs at the same time.
+"""
 
 import argparse
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
+from p4reduce.views.live import recording
 from p4reduce.views.live.player import Player
 from p4reduce.views.live.session import LiveServer, VirtualSource
 from tests.support.browser import Browser, browser, why_not
@@ -18,16 +25,19 @@ PICTURE: Final = ROOT / "docs" / "images" / "live.png"
 RUN: Final = Experiment(topology="leaf-spine-8", elements=250_000, faults=FaultOptions(loss=0.002), seed=3)
 MOMENT_PS: Final = 400_000_000
 """after the beginning of the run: chunks are missing then"""
+PLANS: Final = ("steiner", "ps")
+"""beside each other"""
 PATIENCE_S: Final = 300.0
 
 
-def draw(seen: Browser, path: Path) -> Path:
-    """Hold the run at its moment, open its page at the width of a desktop, in light colours; returns the path."""
+@contextmanager
+def held(experiment: Experiment) -> Iterator[Player]:
+    """A run that stands at the moment; it goes on to its end afterwards."""
     player = Player(paused=True)
 
     def run() -> None:
         with observing(player.attach):
-            run_experiment(RUN)
+            run_experiment(experiment)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -35,17 +45,37 @@ def draw(seen: Browser, path: Path) -> Path:
         stands(player)
         player.step(MOMENT_PS)
         stands(player)
-        with LiveServer(VirtualSource(f"{RUN.plan} on {RUN.topology}, loss 0.2 %", player)) as server:
-            seen.shape("desktop", "light", still=True)
-            seen.driver.get(server.url)
-            newest = str(player.history.times()[1])
-            seen.until(lambda: seen.run("return document.body.dataset.key") == newest)
-            seen.until(lambda: seen.all("#slots ul.slots li"))
-            return seen.picture(path)
+        yield player
     finally:
         player.pace(None)
         player.go()
         thread.join(PATIENCE_S)
+
+
+def draw(seen: Browser, path: Path) -> Path:
+    """Open the page of a run that is held, at the width of a desktop, in light colours; returns the path."""
+    with held(RUN) as player, LiveServer(VirtualSource(f"{RUN.plan} on {RUN.topology}, loss 0.2 %", player)) as server:
+        seen.shape("desktop", "light", still=True)
+        seen.driver.get(server.url)
+        newest = str(player.history.times()[1])
+        seen.until(lambda: seen.run("return document.body.dataset.key") == newest)
+        seen.until(lambda: seen.all("#slots ul.slots li"))
+        return seen.picture(path)
+
+
+def draw_beside(seen: Browser, path: Path) -> Path:
+    """Record a run of each plan up to the moment, open both in one page, and draw their networks; returns the path."""
+    found = []
+    for plan in PLANS:
+        experiment = RUN.model_copy(update={"plan": plan, "faults": FaultOptions()})
+        with held(experiment) as player, tempfile.TemporaryDirectory() as folder:
+            found.append(recording.read(recording.write(Path(folder) / recording.FILE, VirtualSource(plan, player))))
+    with LiveServer(recording.beside(list(zip(PLANS, found, strict=True)))) as server:
+        seen.shape("desktop", "light", still=True)
+        seen.driver.get(server.url)
+        seen.until(lambda: seen.all("#slots ul.slots li"))
+        seen.one("#network").screenshot(str(path))
+    return path
 
 
 def stands(player: Player) -> None:
@@ -60,9 +90,9 @@ def main() -> int:
     if reason := why_not():
         print(reason, file=sys.stderr)
         return 1
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
     with browser() as seen:
-        print(draw(seen, path))
+        print(draw(seen, PICTURE))
+        print(draw_beside(seen, PICTURE.with_name("beside.png")))
     return 0
 
 

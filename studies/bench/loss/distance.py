@@ -99,6 +99,8 @@ def _around(plan: Plan) -> int:
 
 
 _MARKS = "osD^"
+_HELD: Final = {"link": "v", "window": "P", "slots": "s", "round trips": "o"}
+"""limits, as hollow marks on the line of what they leave"""
 
 
 def draw(result: StudyResult) -> Figure | None:
@@ -109,7 +111,7 @@ def draw(result: StudyResult) -> Figure | None:
 
 def _panels(rows: Sequence[dict[str, Any]]) -> Figure:
     rates, plans = (list(dict.fromkeys(row[key] for row in rows)) for key in ("rate", "plan"))
-    figure = Figure(figsize=(3 * len(plans) + 0.6, 2.7 * len(rates) + 0.5), layout="constrained")
+    figure = Figure(figsize=(3 * len(plans) + 0.6, 2.7 * len(rates) + 0.8), layout="constrained")
     panels = figure.subplots(len(rates), len(plans), squeeze=False, sharex=True, sharey=True)
     for rate, line in zip(rates, panels, strict=True):
         for plan, axes in zip(plans, line, strict=True):
@@ -121,13 +123,17 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Figure:
                 axes.plot(delays, times, mark, ls="-", ms=3, label=f"{loss:.2%} lost")
             least = [row["least"] * bound for row, bound in zip(own, bounds, strict=True)]
             axes.plot(delays, least, "k--", linewidth=0.8, label="its limit alone")
-            for delay, height, row in zip(delays, least, own, strict=True):
-                place = {"xytext": (2, -4), "textcoords": "offset points", "va": "top", "ha": "right"}
-                axes.annotate(row["limit"], (delay, height), fontsize=6, **place)
+            for limit, mark in _HELD.items():
+                held = [place for place, row in enumerate(own) if row["limit"] == limit]
+                at = [delays[place] for place in held], [least[place] for place in held]
+                axes.plot(*at, mark, mec="k", mfc="none", ms=7, label=f"held by: {limit}" if held else "")
             axes.set(xscale="log", yscale="log", title=f"{plan}, {rate}")
     for axes in panels[-1]:
-        axes.set_xlabel("delay of a link, us")
+        axes.set_xlabel("delay of a link, \N{MICRO SIGN}s")
     for axes in panels[:, 0]:
         axes.set_ylabel("time, ms")
-    panels[0][0].legend(fontsize=7, loc="upper left")
+    named = {
+        label: handle for axes in panels.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(named.values(), named, loc="outside lower center", ncols=4, fontsize=7)
     return figure

@@ -1,18 +1,24 @@
-"""Labs 04, 05's worker and 08, judged by their READMEs: exact arithmetic, a reference worker, formulas.
+"""Labs 04, 05's worker, 08 and 09, judged by their READMEs: exact arithmetic, a reference worker, formulas, sums.
 
-No line of the graders is used.
+No line of the graders is used. Lab 09's ranks are threads, and what they send crosses the README's network.
 """
 
 import importlib.util
 import math
+import os
 import random
 import re
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.virtual.cluster import Cluster
 from tests.support.labs.judge_p4 import No, said
+from tests.support.paths import ROOT
 
 
 def module_of(path: Path):
@@ -160,3 +166,180 @@ def judge_08(folder: Path, draw: random.Random) -> None:
             for window in (2, 3, 4, 80, 160, 300):
                 wanted = max(chunks * frame, chunks * 2 * (frame + delay) / window)
                 near(called(student.window_seconds, elements, lanes, rate, delay, window), wanted, "window")
+
+
+# Lab 09.
+
+NEAR = "too near a bound for other inputs to tell"
+VERDICT = "the verdict:"
+
+
+class _Network:
+    """What README step 1 gives a rank."""
+
+    def __init__(self, comm):
+        self.rank, self.workers, self._comm, self._handles = comm.rank, comm.size, comm, []
+
+    def start(self, array):
+        said(isinstance(array, np.ndarray) and array.dtype in (np.float32, np.int32) and array.ndim == 1, "start")
+        self._handles.append(self._comm.all_reduce(array.copy(), start=self._comm.now))
+        return len(self._handles) - 1
+
+    def wait(self, number):
+        said(type(number) is int and 0 <= number < len(self._handles) and self._handles[number], "wait")
+        handle, self._handles[number] = self._handles[number], None
+        return handle.wait().copy()
+
+
+class _Job:
+    """A job on the README's network: each rank has a module of its own, as in a process of its own."""
+
+    def __init__(self, folder: Path):
+        readme = (folder / "README.md").read_text()
+        self.workers, rate, delay = re.search(r"-t star:hosts=(\d+) --rate (\w+) --delay (\w+)", readme).groups()
+        self.experiment = Experiment(topology=f"star:hosts={self.workers}", lanes=256, rate=rate, delay=delay)
+        self.file, self.workers, self.bits = folder / "skeleton" / "hook.py", int(self.workers), float(rate[:-1]) * 1e9
+        self.levels = 127 // self.workers
+
+    def run(self, kind, steps, order=None, seconds=None):
+        """Means by step, rank and tensor, as gradients in ``steps``; bytes of the busiest link, seconds. Raises No."""
+        found, took = [[None] * self.workers for _ in steps], [0.0] * self.workers
+
+        def rank_of(comm):
+            student = module_of(self.file)
+            sizes = [gradient.size for gradient in steps[0][0]]
+            called(student.create, kind, _Network(comm), sizes)
+            for step, ranks in enumerate(steps):
+                began = comm.now
+                for index in order[comm.rank] if order else reversed(range(len(sizes))):
+                    if seconds:
+                        comm.compute(seconds[index])
+                    called(student.ready, index, ranks[comm.rank][index].copy())
+                means = called(student.finish)
+                said(isinstance(means, list) and len(means) == len(sizes), "no list of means")
+                for mean, size in zip(means, sizes, strict=True):
+                    said(isinstance(mean, np.ndarray) and mean.shape == (size,) and mean.dtype.kind == "f", "no means")
+                    said(kind == "mean" or mean.dtype == np.float32, "not float32")
+                found[step][comm.rank] = [mean.copy() for mean in means]
+                took[comm.rank] = comm.now - began
+
+        with Cluster(self.experiment) as cluster:
+            try:
+                cluster.run_threads(rank_of)
+            except No:
+                raise
+            except Exception as error:
+                raise No(f"{type(error).__name__}: {error}") from None
+            cluster.carrier.drain()
+            links = cluster.carrier.network.fabric.links
+            busiest = max(links[hop].bytes for hop in links)
+        for ranks in found:
+            alike = {b"".join(mean.tobytes() for mean in means) for means in ranks}
+            said(len(alike) == 1, "other numbers on another rank")
+        return found, busiest, max(took)
+
+
+def judge_09(folder: Path, draw: random.Random) -> None:
+    """In a new process: threads and machine code of one that has graded do not survive a fork."""
+    command = [sys.executable, "-m", "tests.support.labs.judge_python", str(folder), str(draw.getrandbits(32))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    said(done.returncode >= 0, f"ended by signal {-done.returncode}")
+    verdict = done.stdout.rpartition(VERDICT)[2].strip() if VERDICT in done.stdout else f"ended: {done.stderr[-300:]}"
+    if verdict == NEAR:
+        raise ZeroDivisionError(NEAR)
+    said(not verdict, verdict)
+
+
+def _judge_09(folder: Path, draw: random.Random) -> None:
+    job, random, near = _Job(folder), np.random.default_rng(draw.getrandbits(32)), []
+    n = job.workers
+
+    def drawn(sizes, steps=1):
+        return [[[random.normal(0, 1, s).astype(np.float32) for s in sizes] for _ in range(n)] for _ in range(steps)]
+
+    def held(off, most, why, least):
+        """Right up to ``least``, wrong beyond ``most``, between them the inputs decide."""
+        said(off <= most, f"{why}: {off:.4g}")  # NaN is not
+        near.extend([f"{why} {off:.4g}"] if off > least else [])
+
+    def off(ranks, means):
+        wanted = [np.mean(parts, axis=0, dtype=float) for parts in zip(*ranks, strict=True)]
+        return max(float(np.abs(mean - one).max()) for mean, one in zip(means, wanted, strict=True))
+
+    # Steps 1 and 2: means, step after step.
+    steps = drawn([33, 1, 900, 257], 4)
+    for ranks, found in zip(steps, job.run("mean", steps)[0], strict=True):
+        held(off(ranks, found[0]), 1e-4, "mean", 1e-5)
+
+    # Steps 3 and 4: a large model, in any order on each rank; for its time only neighbours change places.
+    sizes = [int(random.integers(*((30, 180) if one % 7 else (9_500, 12_500)))) for one in range(112)]
+    total = sum(sizes)
+    order = []
+    for _ in range(n):
+        keys = np.arange(112) + random.uniform(0, 10, 112)
+        order.append([int(one) for one in np.argsort(-keys)])
+    wire = (24 + 62 + 4 * 256) / 256 * 8 / job.bits
+    seconds = [total * wire * 1.05 * size / total for size in sizes]
+    ready = [max(sum(seconds[o] for o in mine[: mine.index(one) + 1]) for mine in order) for one in range(112)]
+    bound = max(ready[one] + wire * sum(sizes[o] for o in range(112) if ready[o] >= ready[one]) for one in range(112))
+    steps = drawn(sizes)
+    found, _, _ = job.run("mean", steps, [[int(one) for one in random.permutation(112)] for _ in range(n)])
+    held(off(steps[0], found[0][0]), 1e-4, "mean in any order", 1e-5)
+    found, bytes_float, took = job.run("mean", steps, order, seconds)
+    held(off(steps[0], found[0][0]), 1e-4, "mean in another order", 1e-5)
+    full = -(-total // 256) * (62 + 4 * 256)
+    held(bytes_float / full, 1.09 + 0.015, "bytes", 1.09 - 0.015)
+    held(took / bound, 1.35 + 0.1, "time", 1.35 - 0.07)
+
+    # Step 5: integers of 8 bits.
+    found, bytes_int8, _ = job.run("int8", steps, order, seconds)
+    largest = max(float(np.abs(gradient).max()) for gradients in steps[0] for gradient in gradients)
+    held(off(steps[0], found[0][0]), 1.2 * largest / job.levels, "int8", 0.9 * largest / job.levels)
+    held(bytes_int8 / full, 0.315, "bytes of int8", 0.285)
+    signs = random.choice((-3.0, 3.0), 301).astype(np.float32)
+    steps = [[[signs]] * n]
+    held(off(steps[0], job.run("int8", steps)[0][0][0]), 3.0 / job.levels, "headroom", 2.0 / job.levels)
+    steps = [
+        [[-np.abs(gradient) * np.float32(7.0**rank)] for rank, [gradient] in enumerate(ranks)] for ranks in drawn([75])
+    ]
+    unit = max(float(np.abs(one[0]).max()) for one in steps[0]) / job.levels
+    held(off(steps[0], job.run("int8", steps)[0][0][0]), 1.2 * unit, "one scale", 0.9 * unit)
+    steps = [[[np.zeros(9, np.float32)]] * n, *drawn([9])]
+    found, _, _ = job.run("int8", steps)
+    unit = max(float(np.abs(gradients[0]).max()) for gradients in steps[1]) / job.levels
+    held(off(steps[0], found[0][0]), 0.0, "zeros", 0.0)
+    held(off(steps[1], found[1][0]), 1.2 * unit, "after zeros", 0.9 * unit)
+    # Error feedback, for each bucket: tensors that fill one each, of whose unit most gradients are less than a half.
+    scales, many = (1.0, 30.0), 16
+    small = []
+    for _ in range(n):
+        both = random.uniform(-0.45, 0.45, (2, 70_000)).astype(np.float32) / job.levels
+        both[:, 0] = 1.0
+        small.append([both[0] * np.float32(scales[0]), both[1] * np.float32(scales[1])])
+    found = job.run("int8", [small] * many)[0]
+    for index, scale in enumerate(scales):
+        total_off = np.sum([ranks[0][index] for ranks in found], axis=0, dtype=float)
+        total_off -= many * np.mean([gradients[index] for gradients in small], axis=0, dtype=float)
+        unit = scale / job.levels
+        held(float(np.abs(total_off).max()), 2.2 * unit, "error feedback", 1.1 * unit)
+    if near:
+        raise ZeroDivisionError(NEAR)
+
+
+def main() -> None:
+    """Prints why lab 09's submission is wrong: its folder and a seed are arguments."""
+    try:
+        _judge_09(Path(sys.argv[1]), random.Random(int(sys.argv[2])))
+        verdict = ""
+    except No as no:
+        verdict = str(no) or "no"
+    except ZeroDivisionError as error:
+        verdict = NEAR if str(error) == NEAR else f"raises {error}"
+    except BaseException as error:
+        verdict = f"raises {type(error).__name__}: {error}"
+    print(VERDICT, verdict, flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""A hundred mistakes beyond the tables, and what their first text must name.
+"""Two hundred mistakes beyond the tables, and what their first text must name.
 
 ``python -m tests.support.labs.mistakes`` counts how many first texts do. Each: lab, file, a place of the solution, what
 stands there instead, and words of which the first text must have one (a regular expression).
@@ -23,6 +23,7 @@ P2, P3, P5, W5, Q4, C, F8, H9 = (
     "predict.py",
     "hook.py",
 )
+P11, P12, P13, P14, P15, P16 = "router.p4", "learn.p4", "spread.p4", "heavy.p4", "telemetry.p4", "survive.p4"
 L1, L2, R1, A1 = "leaf1.yaml", "leaf2.yaml", "root.yaml", "answers.yaml"
 MISTAKES = [
     # 01
@@ -135,6 +136,134 @@ MISTAKES = [
     ("10", C, '"root": root, "slots"', '"root": spine_of(network), "slots"', "NameError"),
     ("10", C, "FIRST_EPOCH)", "0)", "is no epoch"),
     ("10", C, "    if not dead & set(written):\n        return None\n", "    if dead & set(written):\n        return None\n", "nothing has died|waiting"),
+    # Planted when none of the texts had been read: 87 of these 111 were named then.
+    # 11
+    ("11", P11, "hdr.ipv4.ttl < 2", "hdr.ipv4.ttl < 1", "ttl"),
+    ("11", P11, "hdr.ipv4.ttl < 2", "hdr.ipv4.ttl <= 2", "ttl"),
+    ("11", P11, "        hdr.ethernet.src = OWN_MAC;\n        hdr.ethernet.dst = mac;", "        hdr.ethernet.dst = OWN_MAC;\n        hdr.ethernet.src = mac;", "OWN_MAC|source|ethernet"),
+    ("11", P11, "hdr.udp.dst == RESULTS", "hdr.udp.src == RESULTS", "port that counts is the destination"),
+    ("11", P11, "if (hdr.udp.isValid() && hdr.udp.dst == RESULTS) {", "if (hdr.udp.isValid()) {", "tos|9400|all other"),
+    ("11", P11, "            17: parse_udp;", "            6: parse_udp;", "protocol|17"),
+    ("11", P11, "        packet.emit(hdr.udp);\n", "", "emit|udp"),
+    ("11", P11, "hdr.ipv4.ihl != 5", "hdr.ipv4.ihl < 5", "ihl|options"),
+    ("11", P11, "            || std.checksum_error == 1 ||", "            ||", "checksum"),
+    ("11", P11, "        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;\n", "", "ttl"),
+    ("11", P11, "hdr.ipv4.dst: lpm;", "hdr.ipv4.dst: exact;", "lpm|prefix"),
+    # 12
+    ("12", P12, " || hdr.ethernet.src[40:40] == 1", "", "group"),
+    ("12", P12, "bool new = !known.apply().hit || meta.port != std.ingress_port;", "known.apply(); bool new = true;", "digest"),
+    ("12", P12, "!known.apply().hit || meta.port != std.ingress_port", "!known.apply().hit", "moved|port"),
+    ("12", P12, "if (hdr.hello.isValid()) {\n                mark_to_drop", "if (hdr.hello.isValid() && new) {\n                mark_to_drop", "HELLO"),
+    ("12", P12, "std.ingress_port, meta.worker }", "std.ingress_port, hdr.hello.worker }", "number|worker"),
+    ("12", P12, "        key = { hdr.ethernet.src: exact; }", "        key = { hdr.ethernet.dst: exact; }", "source|src"),
+    ("12", P12, "        if (std.egress_port == std.ingress_port) {\n            mark_to_drop(std);\n        }\n", "", "came (from|by)|ingress"),
+    ("12", P12, "hdr.hello.worker != meta.worker", "meta.worker == 0", "number|worker"),
+    ("12", P12, "std.parser_error != error.NoError || ", "", "ends inside|cut short|parser_error"),
+    ("12", P12, "!known.apply().hit || meta.port", "!known.apply().hit && meta.port", "moved|port"),
+    # 13
+    ("13", P13, "before > GAP", "before >= GAP", "GAP|longer"),
+    ("13", P13, "                    flowlets.write(flow, number);\n                }\n                seen.write(flow, std.ingress_global_timestamp);", "                    flowlets.write(flow, number);\n                    seen.write(flow, std.ingress_global_timestamp);\n                }", "seen|[Ee]very frame|within"),
+    ("13", P13, "16w0, { hdr.job.job },", "16w0, { hdr.job.job, hdr.job.src },", "sender|src"),
+    ("13", P13, "hdr.job.kind != DATA", "hdr.job.kind == PUSH", "RESULT"),
+    ("13", P13, "                    flowlets.write(flow, number);\n", "", "flowlets|write"),
+    ("13", P13, "{ hdr.job.src, hdr.job.dst, number }", "{ hdr.job.src, hdr.job.dst }", "number|flowlet"),
+    ("13", P13, "{ hdr.job.src, hdr.job.dst }, FLOWS", "{ hdr.job.src }, FLOWS", "dst|flow|cell"),
+    ("13", P13, "hash(meta.way, HashAlgorithm.crc16, 16w0, { hdr.job.job }", "hash(meta.way, HashAlgorithm.crc32, 16w0, { hdr.job.job }", "crc16"),
+    ("13", P13, " || hdr.job.kind > RESULT", "", "kind"),
+    ("13", P13, "hash(meta.way, HashAlgorithm.crc16, 16w0,\n                     { hdr.job.src, hdr.job.dst, number }, meta.count)", "hash(meta.way, HashAlgorithm.crc16, 16w0,\n                     { hdr.job.src, hdr.job.dst, number }, (bit<16>)FLOWS)", "number of uplinks|count|modulo"),
+    # 14
+    ("14", P14, "count1 = count1 |+| hdr.load.amount", "count1 = count1 + hdr.load.amount", "wrap|\\|\\+\\||largest"),
+    ("14", P14, "        if (count2 < found) { found = count2; }\n", "", "smallest|row2|count2|three"),
+    ("14", P14, "if (count1 < found) { found = count1; }", "if (count1 > found) { found = count1; }", "smallest"),
+    ("14", P14, "hdr.load.estimate >= LIMIT", "hdr.load.estimate > LIMIT", "LIMIT|or more"),
+    ("14", P14, "if (before < LIMIT) {", "if (true) {", "only|again|digest"),
+    ("14", P14, "            if (hdr.load.kind == PUSH) {\n                count0", "            if (true) {\n                count0", "ASK"),
+    ("14", P14, "std.egress_spec = std.ingress_port;", "std.egress_spec = UP;", "came|ASK"),
+    ("14", P14, "            hdr.load.heavy = 0;\n", "", "heavy"),
+    ("14", P14, "            least(hdr.load.estimate);\n", "            hdr.load.estimate = before;\n", "included|this PUSH"),
+    ("14", P14, "hash(cell1, HashAlgorithm.crc32, 32w0, { hdr.load.job }, CELLS1)", "hash(cell1, HashAlgorithm.crc32, 32w0, { hdr.load.job }, CELLS0)", "a size and a modulus of its own"),
+    ("14", P14, "row1.write(cell1, count1)", "row1.write(cell0, count1)", "row1|cell"),
+    # 15
+    ("15", P15, "now - hdr.hops[0].time_us", "now - hdr.hops[3].time_us", "newest|oldest"),
+    ("15", P15, "hdr.tel.worst_by = ME;", "hdr.tel.worst_by = hdr.hops[0].switch_;", "worst_by|ME"),
+    ("15", P15, "gap > hdr.tel.worst_us", "gap < hdr.tel.worst_us", "longer|worst"),
+    ("15", P15, "if (hdr.tel.count < ROOM) {", "if (true) {", "count|4"),
+    ("15", P15, "        hdr.ethernet.type = hdr.tel.type;\n        hdr.tel.setInvalid", "        hdr.tel.setInvalid", "EtherType"),
+    ("15", P15, "        hdr.hops[3].setInvalid();\n", "", "all records"),
+    ("15", P15, "            if (!hdr.tel.isValid()) {\n                source.apply();\n            }", "            source.apply();", "already"),
+    ("15", P15, "        hdr.tel.count = 0;\n", "        hdr.tel.count = 1;\n", "count|no record"),
+    ("15", P15, "if (hdr.tel.count > 0) {", "if (true) {", "without|no record|crossed|source"),
+    ("15", P15, "                hdr.hops[0].time_us = now;\n", "", "time"),
+    ("15", P15, "                hdr.hops[0].setValid();\n", "", "your record"),
+    ("15", P15, "std.parser_error != error.NoError || !way", "!way", "ends inside|cut|parser_error|more than 4"),
+    # 16
+    ("16", P16, "std.ingress_port == WATCH && hdr", "hdr", "WATCH|watcher|other port"),
+    ("16", P16, " && hdr.sum.port < (bit<16>)PORTS", "", "no cell|cell"),
+    ("16", P16, "if (news != is_down) {", "if (true) {", "tell it only"),
+    ("16", P16, "                    down.write((bit<32>)hdr.sum.port, news);\n", "", "down|cell"),
+    ("16", P16, "                    && hdr.sum.detour == 0) {", "                    ) {", "circle|marked|detour"),
+    ("16", P16, "                    hdr.sum.detour = 1;\n", "", "detour|mark"),
+    ("16", P16, "is_down == 0 && meta.first != std.ingress_port", "is_down == 0", "came"),
+    ("16", P16, "down.read(is_down, (bit<32>)meta.second)", "down.read(is_down, (bit<32>)meta.first)", "second"),
+    ("16", P16, "meta.first != std.ingress_port)", "meta.first != std.ingress_port && hdr.sum.detour == 0)", "first|still"),
+    ("16", P16, "digest<news_t>(1, { hdr.sum.port, news });", "digest<news_t>(1, { hdr.sum.port, is_down });", "1 or 0|down"),
+    # 01
+    ("01", L1, "parent_port: 3", "parent_port: 2", "parent_port|port"),
+    ("01", R1, "bit_: 0b01, lowest: 1", "bit_: 0b01, lowest: 0", "lowest"),
+    ("01", L1, "slots: 16", "slots: 12", "power of two|slots"),
+    ("01", L2, "{hdr.ipv4.dst: 10.128.0.2}", "{hdr.ipv4.dst: 10.128.0.1}", "own address|local_address"),
+    ("01", R1, "{port: 2, rid: 2}", "{port: 2, rid: 1}", "rid|copy"),
+    # 02
+    ("02", P2, "            hdr.hop.hops = hdr.hop.hops + 1;\n            if (hdr.value.isValid()) {\n", "            if (hdr.value.isValid()) {\n                hdr.hop.hops = hdr.hop.hops + 1;\n", "hops"),
+    ("02", P2, "std.egress_spec = 8;            //", "mark_to_drop(std); //", "port 8|not ours|other EtherType"),
+    ("02", P2, "hdr.hop.flags[0:0]", "hdr.hop.flags[3:3]", "bit 0|flags"),
+    ("02", P2, "                hdr.value.setValid();\n", "", "[vV]alid"),
+    ("02", P2, "if (std.parser_error != error.NoError) {", "if (std.parser_error != error.NoError && hdr.hop.isValid()) {", "cut|ends"),
+    # 03
+    ("03", P3, "if (bitmap == meta.full) {", "if ((bitmap & meta.full) != 0) {", "in\\b.*only|only|before|full"),
+    ("03", P3, "sums0.write(slot, hdr.sum.lane0);", "sums0.write(slot, sum);", "sums0|lane0"),
+    ("03", P3, "bitmaps.write(slot, 0);", "bitmaps.write(slot, meta.full);", "write 0|clear|0"),
+    ("03", P3, "slot = hdr.sum.seq & (SLOTS - 1);", "slot = hdr.sum.seq & 7;", "slot|SLOTS"),
+    # 04
+    ("04", Q4, ".astype(np.int64)", "", "integers"),
+    ("04", Q4, "return np.ldexp(total.astype(np.float64), -exponent)", "return np.ldexp(total.astype(np.float64), exponent)", "2\\^"),
+    ("04", Q4, "raise ValueError(\"NaN or infinity\")", "raise TypeError(\"NaN or infinity\")", "ValueError"),
+    # 05
+    ("05", W5, ">= self.timeout]", ">= self.timeout][:1]", "again|each"),
+    ("05", P5, "                    done.write(slot, 0);\n", "", "done"),
+    ("05", P5, "                    std.egress_spec = std.ingress_port;", "                    std.mcast_grp = 1;", "port|only|asked|ask"),
+    ("05", W5, "        for chunk in lost + fresh:", "        for chunk in fresh:", "again|time-out|ticks ago"),
+    # 06
+    ("06", C, '"hdr.inc.epoch": network["epoch"]', '"hdr.inc.epoch": 0', "epoch"),
+    ("06", C, "to = port_of(network, switch, parent), address(network, parent)", "to = port_of(network, switch, parent), address(network, switch)", "parent"),
+    ("06", C, "bit_=1 << bit", "bit_=bit + 1", "bit"),
+    ("06", C, "copies.append((port, FIRST_RID + bit))", "copies.append((bit + 1, FIRST_RID + bit))", "port|copy|copies"),
+    ("06", C, "if worker in neighbours(network, name).values()", "if worker", "leaf|parent|child|no port|StopIteration"),
+    # 07
+    ("07", C, "p4rt.delete(switch, entries[::-1])", "p4rt.delete(switch, entries)", "first|job"),
+    ("07", C, 'fresh("generation", 1)', "1", "generation"),
+    ("07", C, 'fresh("stats")', "0", "stats|row|counter"),
+    ("07", C, 'ip=network["hosts"][name]["ip"]', 'ip=known["ip"]', "edge|address"),
+    ("07", C, "rid = fresh((switch, \"rid\"), FIRST_RID)", "rid = FIRST_RID + bit", "rid|replica"),
+    # 08
+    ("08", F8, "def tree_seconds(workers, elements, lanes, rate):\n    return chunks", "def tree_seconds(workers, elements, lanes, rate):\n    return 2 * chunks", "twice|both directions"),
+    ("08", F8, "2 * (workers - 1) / workers * chunks", "2 * (workers - 1) * chunks", "2\\(n-1\\)|1/n|n-th"),
+    ("08", F8, "return 2 * (frame_seconds(lanes, rate) + delay)", "return frame_seconds(lanes, rate) + delay", "round trip|there and back|both|two"),
+    ("08", F8, "return 24 + 62", "return 62", "24|gap|preamble"),
+    ("08", F8, "max(frame_seconds(lanes, rate), round_trip(lanes, rate, delay) / window)", "round_trip(lanes, rate, delay) / window", "max|link|no faster|rate"),
+    # 09
+    ("09", H9, "reversed(range(len(sizes)))", "range(len(sizes))", "last tensor"),
+    ("09", H9, "127 // network.workers", "255 // network.workers", "headroom|beyond 127"),
+    ("09", H9, "(owed - small * scale)", "(owed - small)", "rounding took away|scale|unit"),
+    ("09", H9, "np.abs(owed).max()", "owed.max()", "largest|abs|sign"),
+    ("09", H9, "means[index] = part", "means[len(sizes) - 1 - index if False else bucket[0]] = part", "index|None|list"),
+    ("09", H9, "(total * scale / self.network.workers)", "(total * scale)", "[Dd]ivide"),
+    # 10
+    ("10", C, 'fresh("epoch", FIRST_EPOCH)', "FIRST_EPOCH", "epoch"),
+    ("10", C, "        if switch not in dead:\n            try:\n                p4rt.delete", "        if switch in dead:\n            try:\n                p4rt.delete", "late packets"),
+    ("10", C, 'if name not in lost]', 'if name]', "lost|worker|leaf|cut off"),
+    ("10", C, "    clear(p4rt)\n    return build(network, p4rt)", "    clear(p4rt)\n    build(network, p4rt)", "return"),
+    ("10", C, 'fresh("generation", 1)', "1", "generation"),
 ]  # fmt: skip
 
 
@@ -148,7 +277,7 @@ def first_text(number: str, file: str, old: str, new: str) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Prints the first texts that do not name the cause; exit code 1 where fewer than 90 of 100 do."""
+    """Prints the first texts that do not name the cause; exit code 1 where fewer than nine of ten do."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--labs", default="")
     parser.add_argument("--all", action="store_true", help="print all first texts")

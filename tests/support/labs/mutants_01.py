@@ -44,6 +44,7 @@ MUTANTS = [
         ("h1 and h2 have lowest: 1",),
         "leaf1",
     ),
+    Mutant("no lowest at the root", "root.yaml", "lowest: 1", "lowest: 0", ("0 children have lowest: 1",), "root"),
     Mutant("no lowest", "leaf1.yaml", "lowest: 1", "lowest: 0", ("no child has lowest: 1",), "leaf1"),
     Mutant(
         "an entry for another port",

@@ -4,6 +4,14 @@ from tests.support.labs import Mutant
 
 F = "header.p4"
 MUTANTS = [
+    Mutant(
+        "cut short in the hop",
+        F,
+        "if (std.parser_error != error.NoError) {",
+        "if (std.parser_error != error.NoError && hdr.hop.isValid()) {",
+        ("cut short in a header was sent on",),
+        "deparser",
+    ),
     Mutant("setValid forgotten", F, "                hdr.value.setValid();\n", "", ("setValid() is missing",), "rules"),
     Mutant(
         "width of a field",
@@ -129,7 +137,7 @@ MUTANTS = [
         F,
         "            mark_to_drop(std);              // cut short\n",
         "",
-        ("cut short in a header and was sent on",),
+        ("cut short in a header was sent on",),
         "deparser",
     ),
 ]

@@ -56,6 +56,14 @@ MUTANTS = [
         ("a storm of what has arrived",),
         "worker",
     ),
+    Mutant(
+        "one in a tick",
+        W,
+        ">= self.timeout]",
+        ">= self.timeout][:1]",
+        ("tick 12 sent [1]", "Each chunk is sent again"),
+        "worker",
+    ),
     Mutant("never again", W, "return lost + fresh", "return fresh", ("should send it again",), "worker"),
     Mutant("not a list", W, "return lost + fresh", "return None", ("return a list of chunks",), "worker"),
     Mutant(

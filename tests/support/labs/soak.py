@@ -23,7 +23,7 @@ from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.frame.grading import copy_lab, grade
 from p4reduce_course.frame.lab import EXAMPLE
 from tests.support.labs import SOLUTIONS, judge_classic, judge_control, judge_p4, judge_python, judge_yaml
-from tests.support.labs.edits import edited, kept
+from tests.support.labs.edits import REWRITES, edited, kept, rewrite
 from tests.support.labs.judge_p4 import No
 
 KEPT = Path("out/soak-labs")
@@ -44,6 +44,7 @@ JUDGES = {
     "06": judge_control.judge_06,
     "07": judge_control.judge_07,
     "08": judge_python.judge_08,
+    "09": judge_python.judge_09,
     "10": judge_control.judge_10,
     "11": judge_classic.judge_11,
     "12": judge_classic.judge_12,
@@ -52,7 +53,6 @@ JUDGES = {
     "15": judge_classic.judge_15,
     "16": judge_classic.judge_16,
 }
-"""Lab 09's README bounds time and bytes by a network: it is graded for tracebacks alone."""
 
 
 def judged(number: str, folder: Path, seed: int) -> str:
@@ -99,20 +99,22 @@ def prepared(number: str, target: Path) -> Path:
     return target
 
 
-def differs(number: str, folder: Path, seed: int, seen: Counter) -> str:
-    """What is wrong with a verdict; empty: nothing."""
+def differs(number: str, folder: Path, seed: int, seen: Counter, *, right: bool = False) -> str:
+    """What is wrong with a verdict; empty: nothing. ``right``: what is handed in is known to be."""
     report = grade(folder, seed=f"soak {seed}".encode())
     said = json.dumps(report.data())
     if "the grader failed" in said:
         return next(note for note in report.notes if "the grader failed" in note)
     why = judged(number, folder, seed) if number in JUDGES else "?"
     seen["right" if report.passed else "wrong"] += 1
+    first = next((check.finding.said for check in report.checks if check.finding is not None), "")
+    if right and not report.passed:
+        return f"refused: {first[:300]}; the judge: {why or 'right'}"
     if why == "?":
         seen["not judged"] += 1
         return ""
     if report.passed == (why == ""):
         return ""
-    first = next((check.finding.said for check in report.checks if check.finding is not None), "")
     return f"accepted, though: {why}" if report.passed else f"refused, though right: {first[:300]}"
 
 
@@ -156,12 +158,14 @@ def styled(number: str, style: Path) -> str:
     with tempfile.TemporaryDirectory() as held:
         folder = prepared(number, Path(held) / "mine")
         shutil.copytree(style, folder / "skeleton", dirs_exist_ok=True)
-        said = differs(number, folder, 1, seen := Counter())
-        return said or ("" if seen["right"] else "refused, and judged wrong")
+        return differs(number, folder, 1, Counter(), right=True)
 
 
 def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, list[str]]:
-    """Right solutions of all styles with edits that keep what they mean: how many, and what was refused."""
+    """Right solutions of all styles with edits that keep what they mean: how many, and what was refused.
+
+    The published one comes as it is written otherwise by hand (``REWRITES``): each rewrite alone, then some together.
+    """
     draw, problems, ends = random.Random(f"kept {number} {seed}"), [], time.monotonic() + seconds
     sources = [SOLUTIONS / number, *styles(number)]
     done = 0
@@ -171,15 +175,18 @@ def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, 
         with tempfile.TemporaryDirectory() as held:
             folder = prepared(number, Path(held) / "mine")
             shutil.copytree(sources[place % len(sources)], folder / "skeleton", dirs_exist_ok=True)
+            own = list(REWRITES.get(number, ())) if place % len(sources) == 0 else []
+            chosen = own[place // len(sources) :][:1] or [name for name in own if draw.random() < 0.5]
             for name in find(number).files:
                 path = folder / "skeleton" / name
+                if chosen:
+                    path.write_text(rewrite(number, path.read_text(), chosen))
                 if "answers" not in name:
                     path.write_text(kept(name, path.read_text(), draw))
-            said = differs(number, folder, seed + place, seen := Counter())
-            if said or not seen["right"]:
+            if said := differs(number, folder, seed + place, Counter(), right=True):
                 target = KEPT / f"{number}-kept-{seed}-{place}"
                 shutil.copytree(folder / "skeleton", target, dirs_exist_ok=True)
-                problems.append(f"lab {number}, written otherwise ({target}): {said or 'refused, and judged wrong'}")
+                problems.append(f"lab {number}, written otherwise ({target}): {said}")
                 print(problems[-1], flush=True)
         done += 1
     print(f"lab {number}: {done} written otherwise, {len(problems)} not accepted", flush=True)

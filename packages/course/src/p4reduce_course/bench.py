@@ -247,7 +247,7 @@ class Bench:
 
         def grade(task: Task) -> Iterator[Check]:
             with StudentProgram(task.answers / self.file, seen=task.seen) as program:
-                yield from run_steps(task, _Grader(self, task, program, parts[0].name).steps())
+                yield from run_steps(task, _Grader(self, task, program, number, parts[0].name).steps())
 
         return Lab(number, name, title, minutes, tuple(parts), (self.file,), grade, praise, parameters, made, home=home)
 
@@ -324,8 +324,9 @@ class _Played:
 
 
 class _Grader:
-    def __init__(self, bench: Bench, task: Task, program: StudentProgram, first: str) -> None:
+    def __init__(self, bench: Bench, task: Task, program: StudentProgram, number: str, first: str) -> None:
         self.bench = bench
+        self.number = number
         self.task = task
         self.program = program
         self.first = first
@@ -426,7 +427,7 @@ class _Grader:
             said = f"After {_listed([one.what for one in small.scenario.frames[:-1]])}, {said}"
         lacks = sorted({row["table"] for row in begin.setup.rows} - self.tables)
         missing = f"the program does not apply table {', '.join(lacks)}" if lacks else ""
-        if cause := self._cause(one, played, small) or missing:
+        if cause := self._cause(one, played, small) or missing or asked(self.number, one):
             said += f". {cause[:1].upper()}{cause[1:]}"
         if said not in self._told:
             name = f"{one.part}-{len(self._told) + 1}"
@@ -468,6 +469,19 @@ def _answered(reference: Any, digest: tuple[int, ...]) -> tuple[Row, ...]:
         return tuple(reference.learned(digest))
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return ()
+
+
+_MOST_QUOTED: Final = 3
+
+
+def asked(number: str, one: Property) -> str:
+    """What a README asks for where a check fails without a known cause; empty for labs without a table of that."""
+    path = Path(__file__).with_name("labs") / "requirements.yaml"
+    demands = yaml.safe_load(path.read_text("utf-8")).get(number, {"asks": {}})["asks"].values()
+    for name in (f"{one.part}: {one.title}", one.part):
+        if quoted := [" ".join(each["says"].split()) for each in demands if name in each["checks"]]:
+            return "README: " + "; ".join(f'"{text.rstrip(".")}"' for text in quoted[:_MOST_QUOTED])
+    return ""
 
 
 def shrunk(

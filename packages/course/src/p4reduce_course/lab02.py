@@ -117,7 +117,7 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
         hop["flags"] = hop["flags"] & 0b1110 | (kind != "bare")
         grown = {**hop, "hops": hop["hops"] + 1 & 0xFF, "flags": hop["flags"] | 1}
         if kind == "cut":
-            whole = layout.frame(hop, total, b"")
+            whole = layout.frame(hop, None if len(found) == 5 else total, b"")  # the first one in the hop itself
             data = whole[: len(whole) - 1 - number(3)]
             found.append(Case(kind, data, None, hop, total))
         elif kind == "value":

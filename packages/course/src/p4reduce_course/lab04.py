@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.sandbox.confine import Limits
 from p4reduce_course.sandbox.process import StudentCode
 
 # Grading lab 04: exact sums by fractions, held against what the student's integers stand for.
@@ -25,6 +26,8 @@ _SHOWN: Final = 4
 """values of a call that is shown"""
 _FAR: Final = 1 << 12
 """exponents beyond this are nobody's: float64 ends at 2^1024"""
+_LIMITS: Final = Limits(cpu_s=30)
+"""right ones may try exponents one by one, in fractions: 6 s of a quiet processor"""
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +44,7 @@ def limit_of(draws: Draws) -> int:
 
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 04."""
-    with StudentCode(task.answers / FILE, seen=task.seen) as code:
+    with StudentCode(task.answers / FILE, _LIMITS, task.seen) as code:
         yield from run_steps(task, _Grader(task, code).steps())
 
 
@@ -220,7 +223,7 @@ class _Grader:
             except Wrong as wrong:
                 if "ValueError" in wrong.finding.said:
                     continue
-                raise
+                raise self._wrong(f"{wrong.finding.said}. Raise ValueError for {value}", wrong.finding.where) from None
             shown = found[1] if isinstance(found, np.ndarray) else found
             said = f"quantize took {value} and sent {shown}: no integer stands for it, and nobody would notice"
             raise self._wrong(f"{said}. Raise ValueError unless numpy.isfinite(values).all()")

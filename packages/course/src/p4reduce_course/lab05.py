@@ -451,18 +451,18 @@ class _Grader:
             raise self._misstep(said)
 
     def each(self) -> None:
-        """Two chunks are missing that were sent at different times: the older one's time-out is not the other's."""
+        """Chunks are missing that were sent at different times: the older ones' time-out is not the other's."""
         later, last = 5, 2 * TIMEOUT
         self._create(2, 2 * self.slots)
         for now in range(last):
-            results = {later: [0], later + 1: list(range(2, self.slots))}.get(now, [])
+            results = {later: [0], later + 1: list(range(3, self.slots))}.get(now, [])
             sent = sorted(self._step(2, now, results))
-            wanted = {0: list(range(self.slots)), later: [self.slots], TIMEOUT: [1], TIMEOUT + later: [self.slots]}
+            wanted = {0: list(range(self.slots)), later: [self.slots], TIMEOUT: [1, 2], TIMEOUT + later: [self.slots]}
             if now in (0, later) and sent != wanted[now]:
                 raise self._misstep(f"tick {now} sent {sent}, expected {wanted[now]}: see the checks above")
             if sent == wanted.get(now, []):
                 continue
-            said = f"chunks 1 and {self.slots} are missing, sent in ticks 0 and {later}; tick {now} sent {sent}"
+            said = f"chunks 1 and 2 of tick 0 and {self.slots} of tick {later} are missing; tick {now} sent {sent}"
             said += (
                 f", expected {wanted.get(now, [])}. Each chunk is sent again {TIMEOUT} ticks after it was sent itself"
             )

@@ -110,10 +110,12 @@ class Rank:
     calls: list[Started] = field(default_factory=list)
     began_s: float = 0.0
     failed: str = ""
+    _kind: str = ""
     _handles: dict[int, Handle[Any]] = field(default_factory=dict)
 
     def create(self, kind: str, sizes: Sequence[int]) -> None:
         """A hook of the student's for tensors of these sizes."""
+        self._kind = kind
         network = Remote("network", rank=self.number, workers=self.net.workers)
         self._call("create", kind, network, list(sizes))
 
@@ -135,6 +137,8 @@ class Rank:
                 shape = f"{mean.dtype}{list(mean.shape)}" if isinstance(mean, np.ndarray) else type(mean).__name__
                 said = f"finish returned {shape} for tensor {index}; return floats of shape {list(gradient.shape)}"
                 raise Wrong(f"{said}, as it came", path)
+            if self._kind == "int8" and mean.dtype != np.float32:
+                raise Wrong(f"finish returned {mean.dtype} for tensor {index}; return the mean as float32", path)
         return [np.asarray(mean, np.float32) for mean in found]
 
     def _call(self, name: str, *arguments: Any) -> Any:
@@ -452,6 +456,10 @@ _OFF: Final = 0.2
 """of the largest gradient, which error feedback hardly touches"""
 _FEW: Final = 20
 """steps in which what rounding takes away must come"""
+_LARGE: Final = 40_000
+"""numbers of a tensor that mostly has a bucket for itself"""
+_FEWER: Final = 8
+"""steps with such tensors"""
 
 
 def net_of(draws: Draws) -> Net:
@@ -686,7 +694,7 @@ class _Grader:
     def scale(self) -> None:
         random = self.draws.generator("scale")
         every = [
-            [[random.normal(0, 10.0 ** (rank - 2), 90).astype(np.float32)] for rank in range(self.net.workers)]
+            [[-np.abs(random.normal(0, 10.0 ** (rank - 2), 90)).astype(np.float32)] for rank in range(self.net.workers)]
             for _ in range(2)
         ]
         found, ran = self._means("int8", every[:1])
@@ -700,7 +708,18 @@ class _Grader:
                     raise Wrong(said + self._divide, self.path)
                 if all(call.integers for call in ran.calls[0]):
                     said += ": nobody told the others a largest value. Fields can be added only if all have one scale"
-                raise Wrong(f"{said}. Take the largest of all ranks", self.path)
+                raise Wrong(f"{said}. Take the largest of all ranks, negative ones by their absolute value", self.path)
+        ones = [np.ones(5, np.float32)]
+        said = "in one step all gradients of a bucket are 0, in the next one all are 1:"
+        try:
+            after, _ = self._means("int8", [[[0 * ones[0]]] * self.net.workers, [ones] * self.net.workers])
+        except Wrong as wrong:
+            said += f" {wrong.finding.said}. Is something divided by the largest value, 0?"
+            raise Wrong(said, wrong.finding.where) from None
+        for step in (0, 1):
+            mean = after[step][0][0]
+            if not np.abs(mean - step).max() <= 1 / self._levels:  # NaN is not
+                raise Wrong(f"{said} the mean of {step} is {mean[0]:.3g}. Is something divided by 0?", self.path)
 
     def quarter(self) -> None:
         back, ran, _ = self._backward("int8")
@@ -720,25 +739,37 @@ class _Grader:
         random = self.draws.generator("feedback")
         small = (random.uniform(0.2, 0.4, 63) * random.choice((-1, 1), 63)).astype(np.float32) * unit
         gradient = np.concatenate([np.ones(1, np.float32), small])
-        found, _ = self._means("int8", [[[gradient] for _ in range(self.net.workers)]] * _FEW)
-        total = np.array([step[0][0] for step in found], np.float64).sum(axis=0)
-        wanted = _FEW * gradient.astype(np.float64)
-        off = np.abs(total - wanted)
-        if off.max() <= 2 * unit:
-            return
-        place = int(np.argmax(off))
-        said = f"in {_FEW} steps the gradients of one weight add up to {wanted[place]:.3g}, its means to"
-        said += f" {total[place]:.3g}"
-        if self._is_sum(found[0][0][0], gradient):
-            said += self._divide
-        elif not total[1:].any():
-            said += ": each was less than half a step of the scale, and what rounding took away is lost. Keep it, and"
-            said += " add it to the gradient of the next step (error feedback)"
-        elif abs(total[0] / wanted[0] - 1) > _OFF:
-            said += ": not even the largest gradient comes through, see the checks above"
-        else:
-            said += ": what rounding took away must be added in the next step, once"
-        raise Wrong(said, self.path)
+        self._comes_later([gradient], _FEW)
+        small = (random.uniform(0.35, 0.4, _LARGE) * random.choice((-1, 1), _LARGE)).astype(np.float32) * unit
+        small[0] = 1.0
+        self._comes_later([small, small[::-1] * np.float32(1 / 16)], _FEWER)
+
+    def _comes_later(self, gradients: Sequence[Floats], steps: int) -> None:
+        """The same gradients in each step, at all ranks: in the end their means add up to them."""
+        found, _ = self._means("int8", [[gradients for _ in range(self.net.workers)]] * steps)
+        for index, gradient in enumerate(gradients):
+            unit = np.float32(np.abs(gradient).max() / self._levels)
+            total = np.array([step[0][index] for step in found], np.float64).sum(axis=0)
+            wanted = steps * gradient.astype(np.float64)
+            off = np.abs(total - wanted)
+            if off.max() <= 2 * unit:
+                continue
+            place, most = int(np.argmax(off)), int(np.argmax(np.abs(gradient)))
+            said = f"in {steps} steps the gradients of one weight add up to {wanted[place]:.3g}, its means to"
+            said += f" {total[place]:.3g}"
+            if self._is_sum(found[0][0][index], gradient):
+                said += self._divide
+            elif len(gradients) > 1:
+                said += f", with {len(gradients)} tensors of {gradient.size} numbers; with one small one all was right."
+                said += " What rounding took away from a bucket comes in the same bucket's next step"
+            elif not np.delete(total, most).any():
+                said += ": each was less than half a step of the scale, and what rounding took away is lost. Keep it,"
+                said += " and add it to the gradient of the next step (error feedback)"
+            elif abs(total[most] / wanted[most] - 1) > _OFF:
+                said += ": not even the largest gradient comes through, see the checks above"
+            else:
+                said += ": what rounding took away must be added in the next step, once"
+            raise Wrong(said, self.path)
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

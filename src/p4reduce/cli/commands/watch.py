@@ -1,5 +1,6 @@
 """``p4reduce watch``: the live page of what was recorded, or goes on now."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from p4reduce.base.errors import BadInput
@@ -19,7 +20,11 @@ from p4switch.base.files import open_file
 def watch(flags: Watch) -> None:
     """Serve the page, or have it served."""
     output = Output(as_json=flags.as_json)
-    what, open_page = flags.what, flags.open_page
+    open_page = flags.open_page
+    if len(flags.what) > 1:
+        serve_page(output, _together(flags.what), "recordings are shown", browser=open_page)
+        return
+    what = flags.what[0] if flags.what else None
     if what is None or not what.exists():
         _watch_running(what, output, open_page=open_page)
         return
@@ -84,3 +89,16 @@ def _source(what: Path) -> RecordedSource:
         plans = ", ".join(result.network.plan for result in results)
         raise BadInput(f"{what}: holds {len(results)} runs ({plans}); the page shows one: 'p4reduce report' shows all")
     return recording.of_result(results[0])
+
+
+def _together(places: Sequence[Path]) -> RecordedSource:
+    """Several, named by their plans; where two are alike, by their files."""
+    found = []
+    for place in places:
+        if not place.exists():
+            raise BadInput(f"{place}: there is no such file or folder; what is shown beside others was recorded")
+        found.append(_source(place))
+    plans = ["+".join(dict.fromkeys(job.plan for job in source.recorded.jobs)) for source in found]
+    if len(set(plans)) < len(plans) or not all(plans):
+        plans = [str(place) for place in places]
+    return recording.beside(list(zip(plans, found, strict=True)))

@@ -35,6 +35,7 @@ def example_kind(text: str, _: str) -> str:
     "watch",
     "p4reduce run --live --out out/seen                 # records what its page showed",
     "p4reduce watch out/seen",
+    "p4reduce watch out/steiner out/ps                  # two recordings beside each other, on one clock",
     "p4reduce watch out/demo/result.json --open",
     "p4reduce watch tasks.sqlite                        # while 'p4reduce orchestrate' runs them",
     "p4reduce watch net-1                               # a network that 'p4reduce net up' built",
@@ -48,9 +49,10 @@ class Watch:
     on, and nothing in them changes.
     """
 
-    what: Annotated[Path | None, Flag("Folder of a run's --out, a recording, a result file, a database of tasks that "
-            "run, or the name of a run in real time or of a standing network.", argument=True,
-            default="the only one that goes on")] = None  # fmt: skip
+    what: Annotated[Sequence[Path], Flag("Folder of a run's --out, a recording, a result file, a database of tasks "
+            "that run, or the name of a run in real time or of a standing network; several folders, recordings or "
+            "result files are shown beside each other.", argument=True, many=True,
+            default="the only one that goes on")] = ()  # fmt: skip
     open_page: Open = False
     as_json: Json = False
 

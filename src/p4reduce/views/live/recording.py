@@ -225,8 +225,9 @@ class RecordedSource:
     """What a page shows of a recording, or of a result without one. See ``source.Source``."""
 
     def __init__(self, scene: SceneLine, views: Sequence[ViewLine], says: str) -> None:
+        self.recorded = scene
+        self.views = views
         self._scene = scene.model_dump(by_alias=True, mode="json")
-        self._views = views
         self._times = [view.time_ps for view in views]
         self._says = says
 
@@ -251,11 +252,11 @@ class RecordedSource:
 
     def view(self, wanted: Wanted) -> dict[str, Any] | None:
         """As of ``Source``."""
-        if not self._views:
+        if not self.views:
             return None
-        last = len(self._views) - 1
+        last = len(self.views) - 1
         place = last if wanted.time_ps is None else max(bisect_right(self._times, wanted.time_ps) - 1, 0)
-        view = self._views[min(max(place + wanted.offset, 0), last)]
+        view = self.views[min(max(place + wanted.offset, 0), last)]
         slots = [
             one for one in view.slots if one.switch == wanted.switch and (wanted.job is None or one.job == wanted.job)
         ]
@@ -283,6 +284,86 @@ class RecordedSource:
 
     def looks(self, change: int) -> None:
         """Nobody minds."""
+
+
+def beside(named: Sequence[tuple[str, RecordedSource]]) -> RecordedSource:
+    """Several recordings as one, whose networks are drawn beside each other: one moment is the same time in all.
+
+    The number of each, from 1, comes before the names of its nodes and jobs. Where one has ended, its links are idle.
+    """
+    scenes: list[dict[str, Any]] = []
+    right = 0.0
+    for number, (_, source) in enumerate(named, 1):
+        scene = source.scene()
+        across = [node["position"][0] for node in scene["nodes"] if node["position"]]
+        shift = right - min(across, default=0.0)
+        right += 1.2 * (max(across, default=0.0) - min(across, default=0.0)) or 1.0
+        jobs = [
+            {
+                **job,
+                "key": f"{number}:{job['key']}",
+                "workers": [f"{number}:{one}" for one in job["workers"]],
+                "server": job["server"] and f"{number}:{job['server']}",
+                "switches": [f"{number}:{one}" for one in job["switches"]],
+                "paths": [[f"{number}:{node}" for node in path] for path in job["paths"]],
+                "tree": [{**row, "node": f"{number}:{row['node']}"} for row in job["tree"]],
+            }
+            for job in scene["jobs"]
+        ]
+        nodes = [
+            {
+                **node,
+                "name": f"{number}:{node['name']}",
+                "position": (at := node["position"]) and (at[0] + shift, at[1]),
+            }
+            for node in scene["nodes"]
+        ]
+        links = [{**one, "from": f"{number}:{one['from']}", "to": f"{number}:{one['to']}"} for one in scene["links"]]
+        notes = [f"{number}: {note}" for note in scene["notes"]]
+        scenes.append({**scene, "nodes": nodes, "links": links, "jobs": jobs, "notes": notes})
+    whole_scene = {
+        part: [row for scene in scenes for row in scene[part]] for part in ("nodes", "links", "jobs", "notes")
+    }
+    topology = " and ".join(dict.fromkeys(scene["topology"] for scene in scenes))
+    names = " beside ".join(f"{number}: {name}" for number, (name, _) in enumerate(named, 1))
+    title = f"{names} on {topology}, at the same times"
+    sources = [source for _, source in named]
+    views = [
+        _at_once(sources, time_ps) for time_ps in sorted({one.time_ps for source in sources for one in source.views})
+    ]
+    return RecordedSource(
+        SceneLine.model_validate({"title": title, "topology": topology, **whole_scene}),
+        views,
+        "recordings at the same times",
+    )
+
+
+_IDLE: Final = tuple(LINK_FIELDS.index(name) for name in ("load", "queue"))
+
+
+def _at_once(sources: Sequence[RecordedSource], time_ps: int) -> ViewLine:
+    """What each recording shows at a time, as one moment."""
+    now: dict[str, Any] = {"links": [], "workers": [], "waits": [], "slots": []}
+    since = events = 0
+    for number, source in enumerate(sources, 1):
+        if not source.views:
+            now["links"] += [[0.0] * len(LINK_FIELDS) for _ in source.recorded.links]
+            continue
+        place = max(bisect_right(source.views, time_ps, key=lambda view: view.time_ps) - 1, 0)
+        view = source.views[place]
+        over = (
+            view is source.views[-1] and time_ps - view.time_ps > view.time_ps - view.since_ps
+        )  # longer than it tells of
+        now["links"] += [[0.0 if over and at in _IDLE else x for at, x in enumerate(row)] for row in view.links]
+        now["waits"] += [f"{number}: {text}" for text in view.waits]
+        for part, node in (("workers", "host"), ("slots", "switch")):
+            lines: Sequence[WorkerLine | SlotsLine] = getattr(view, part)
+            rows = [line.model_dump(mode="json") for line in lines]
+            now[part] += [{**row, node: f"{number}:{row[node]}", "job": f"{number}:{row['job']}"} for row in rows]
+        since, events = max(since, view.since_ps), events + view.events
+    return ViewLine.model_validate(
+        {"key": str(time_ps), "time_ps": time_ps, "since_ps": since, "events": events, **now}
+    )
 
 
 def read(path: Path) -> RecordedSource:

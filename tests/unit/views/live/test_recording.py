@@ -74,6 +74,38 @@ def test_the_end_of_a_run_that_nobody_recorded(seen, tmp_path):
     assert "data-from" in drawn(scene)["svg"]
 
 
+def test_recordings_beside_each_other_show_the_same_time(seen, tmp_path):
+    source, result = seen
+    one = recording.read(recording.write(tmp_path / recording.FILE, source))
+    (tmp_path / "result.json").write_text(to_file(result))
+    end = recording.of_result(result)  # ends when the other one does not: one moment, at its end
+    both = recording.beside([("tree", one), ("tree again", one), ("end", end)])
+    scene, links = both.scene(), len(one.scene()["links"])
+    assert {node["name"] for node in scene["nodes"]} >= {"1:s1", "2:s1", "3:s1"}
+    assert scene["title"].startswith("1: tree beside 2: tree again beside 3: end on ")
+    assert [job["switches"] for job in scene["jobs"]] == [["1:s1"], ["2:s1"], ["3:s1"]]
+    assert drawn(scene)["svg"].count('data-node="') == 3 * len(one.scene()["nodes"])
+    for time_ps in (0, one.views[len(one.views) // 2].time_ps, None):
+        alone, found = one.view(Wanted(time_ps)), both.view(Wanted(time_ps))
+        assert [row[0] for row in found["links"][:links]] == [row[0] for row in alone["links"]]
+        assert found["links"][:links] == found["links"][links : 2 * links]
+        assert [row["done"] for row in found["workers"][: len(alone["workers"])]] == [
+            row["done"] for row in alone["workers"]
+        ]
+    slots = both.view(Wanted(switch="2:s1", job="2:1.0"))["slots"]
+    assert slots["rows"] == one.view(Wanted(switch="s1", job="1.0"))["slots"]["rows"]
+    late = recording.beside([("a", one), ("b", _later(one))])  # over: bytes stay, nothing is under way
+    rows = late.view(Wanted())["links"][:links]
+    assert [row[0] for row in rows] == [row[0] for row in one.view(Wanted())["links"]]
+    assert {(row[1], row[2]) for row in rows} == {(0.0, 0.0)}
+
+
+def _later(source):
+    scene, last = source.recorded, source.views[-1]
+    after = last.model_copy(update={"time_ps": 2 * last.time_ps, "key": "after"})
+    return recording.RecordedSource(scene, [*source.views, after], "")
+
+
 def test_names_stay_text(seen, tmp_path):
     source, _ = seen
     path = recording.write(tmp_path / recording.FILE, source)
@@ -144,7 +176,7 @@ def test_what_there_is_not_to_watch(seen, tmp_path):
     two.mkdir()
     (two / "result.json").write_text(json.dumps({"runs": [to_plain(result), to_plain(result)]}))
     for what, says in ((tmp_path / "nothing", "no such file"), (tmp_path, "--live --out"), (two, "holds 2 runs")):
-        done = CliRunner().invoke(app, ["watch", str(what)])
+        done = CliRunner().invoke(app, ["watch", str(what), *([str(what)] if what == two else [])])
         assert done.exit_code == 2
         assert says in done.stderr
         assert done.stderr.count("\n") == 1

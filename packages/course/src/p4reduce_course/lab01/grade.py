@@ -364,7 +364,19 @@ def _result_down(examined: Examined) -> Finding | None:
     if _installed(answer) == INNER:
         said = "job is installed as inner: the sum went up by a port, but nothing is above the root; use action root"
         return examined.fail(number, said, examined.student.where(JOBS))
-    return _copies(examined, number, answer)
+    return _copies(examined, number, answer) or _one_lowest(examined, number)
+
+
+def _one_lowest(examined: Examined, number: int) -> Finding | None:
+    """A root has nobody to send its sum to again, so packets do not show it."""
+    given: list[tuple[int, ...]] = [
+        getattr(placed.entry, "arguments", ()) for placed in examined.student.entries.tables if placed.table == PEERS
+    ]
+    lowest = sum(arguments[1] for arguments in given if len(arguments) > 1)
+    if lowest == 1:
+        return None
+    said = f"{lowest} children have lowest: 1; give it to one child"
+    return examined.fail(number, said, examined.student.where(PEERS))
 
 
 def _up_again(examined: Examined) -> Finding | None:
