@@ -314,7 +314,8 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
     A table stands between ``<!-- table: PART; rows: FIELD, ..; cells: MEASURE, ..; across: FIELD; where: FIELD=VALUE,
     .. -->`` and ``<!-- end of table -->``. There is a line for each combination of ``rows`` and, with ``across``, a
     column for each value of that field. ``where`` keeps the points whose field is written like that. The part ``bars``
-    has no more. Tables of parts that were not run stay as they are.
+    has no more, and neither has one of the study's own tables, by its title in place of a part. Tables of parts that
+    were not run stay as they are.
 
     Raises
     ------
@@ -322,11 +323,14 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
         A table asks for a field or measure that its part has not.
     """
     shown: list[str] = []
+    own = {table[0]: table for table in result.study.tables(result)}
 
     def made(block: re.Match[str]) -> str:
         part, asked = _asked(block["asked"])
         if part == "bars" and result.verdicts:
             table = bars_table(result.verdicts)
+        elif part in own:
+            table = own[part]
         elif points := result.points.get(part):
             table = _chosen_points(next(one for one in result.study.parts if one.name == part), points, asked)
         else:
