@@ -1,38 +1,47 @@
 """What one cell of the comparison runs: a system, or a plan of p4reduce, in one setting and with one seed."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.entries import SwitchSettings
+from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.plans.best import trees_named
 from p4reduce.control_plane.plans.bounds import best_plan_ps
+from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
+from p4reduce.network.background import RequestEndpoints, Requests
+from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.jobs import tree_requests
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies import Topology, load
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
+from p4reduce.workers.specs import FIXED, Congestion
 from studies.compare.atp import Atp, Server
+from studies.compare.panama import Panama
 from studies.compare.pool import SwitchML
-from studies.compare.protocol import SYSTEMS, Floats, WrongSum, integers, jobs_of, run
+from studies.compare.protocol import SYSTEMS, Floats, WrongSum, integers, jobs_of, load_of, run, settle
 from studies.frame import column, percent, record, scaled
 
 OURS: Final = ("steiner", "striped", "packing")
 """plans of p4reduce's own"""
 PLANS: Final = (*OURS, "rina", "ring", "halving-doubling", "double-binary-tree", "ps")
-ALONE: Final = frozenset({"striped", "packing", "rina", "halving-doubling", "double-binary-tree"})
-"""plans of several jobs each, which take no part where jobs contend"""
-RIVALS: Final = ("switchml", "atp", "omnireduce", "sharp")
+RIVALS: Final = ("switchml", "atp", "omnireduce", "sharp", "panama")
 WORDS_IN_KIB: Final = 256
 LANES: Final = 256
 DEVELOPED: Final = tuple(range(10))
@@ -76,6 +85,21 @@ class Setting:
     def draws(self) -> bool:
         """Whether chance has a part in it."""
         return self.loss > 0 or self.density < 1 or 0 < self.deployed < 1
+
+    @property
+    def words(self) -> str:
+        """What of it is not as usual."""
+        shown = {
+            "deployed": f"{self.deployed:.0%} of switches",
+            "loss": f"loss {self.loss:.1%}",
+            "density": f"{self.density:.0%} dense",
+            "alike": "same blocks",
+            "kib": f"{self.kib} KiB",
+            "jobs": f"{self.jobs} jobs",
+            "rate": self.rate,
+        }
+        usual = Setting("")
+        return ", ".join(text for name, text in shown.items() if getattr(self, name) != getattr(usual, name)) or "usual"
 
 
 DESIGN: Final = (
@@ -150,6 +174,7 @@ class CompareRow:
     """A system in a setting."""
 
     axis: str = column("axis")
+    setting: str = column("setting")
     deployed: float = column("deployed", percent(0))
     loss: float = column("loss", percent(1))
     density: float = column("dense", percent(0))
@@ -161,6 +186,8 @@ class CompareRow:
     seed: int = column("seed")
     time_us: float = column("time, us", "{:,.0f}")
     over_best: float = column("time / best plan's bound", "{:.2f}")
+    over_lossy: float = column("time / that bound with losses", "{:.2f}")
+    """the bound over 1 - loss: each lost frame crosses its own link once more"""
     busiest_bytes: int = column("busiest link, MB", scaled(1e-6, "{:.2f}"))
     slots: int = column("slots of a switch", "{:,.0f}")
     jain: float = column("Jain's index", "{:.3f}")
@@ -179,8 +206,6 @@ class Cell:
 def cells(settings: CompareSettings) -> Iterator[Cell]:
     """Those of a study; where chance has no part, one seed is enough."""
     for setting, system in product(settings.design, settings.systems):
-        if setting.jobs > 1 and system in ALONE:
-            continue
         for seed in settings.seeds if setting.draws else settings.seeds[:1]:
             yield Cell(settings.topology, setting, system, seed)
 
@@ -225,7 +250,7 @@ def run_cell(cell: Cell) -> Iterator[CompareRow]:
             found = run(system, topology, jobs_of(system, topology, arrays, LANES), faults=faults, seed=cell.seed)
             ran = Ran(found.done_ps, found.busiest_bytes, found.slots)
         elif setting.jobs > 1:
-            ran = run_plans(topology, cell.system, arrays, setting.loss, cell.seed)
+            ran, _ = run_plans(topology, cell.system, arrays, setting.loss, cell.seed)
         else:
             ran = run_plan(spec, cell.system, arrays[0], setting.loss, cell.seed)
     except PlanError:
@@ -234,12 +259,15 @@ def run_cell(cell: Cell) -> Iterator[CompareRow]:
     jain = sum(speeds) ** 2 / (len(speeds) * sum(speed**2 for speed in speeds))
     workers = tuple(host.name for host in topology.workers[:: setting.jobs])
     last = max(ran.done_ps)
+    over_best = last / bound_ps(spec, workers, elements)
     yield CompareRow(
         **asdict(setting),
+        setting=setting.words,
         system=cell.system,
         seed=cell.seed,
         time_us=last / 1e6,
-        over_best=last / bound_ps(spec, workers, elements),
+        over_best=over_best,
+        over_lossy=over_best * (1 - setting.loss),
         busiest_bytes=ran.busiest_bytes,
         slots=ran.slots,
         jain=jain,
@@ -280,32 +308,59 @@ def run_plan(spec: str, plan: str, arrays: Sequence[Floats], loss: float, seed: 
     return Ran([result.communication_ps], busiest, slots)
 
 
-def run_plans(topology: Topology, plan: str, arrays: Sequence[Sequence[Floats]], loss: float, seed: int) -> Ran:
-    """Several jobs that begin together, each with a plan that is one job of the network."""
+def run_plans(
+    topology: Topology,
+    plan: str,
+    arrays: Sequence[Sequence[Floats]],
+    loss: float = 0.0,
+    seed: int = 0,
+    requests: Requests | None = None,
+    congestion: Congestion = FIXED,
+) -> tuple[Ran, RequestEndpoints | None]:
+    """Several jobs that begin together, each with the trees of a plan, perhaps beside requests of others.
+
+    Raises ``PlanError`` where switches have no room for all of them.
+    """
     hosts = [host.name for host in topology.workers]
-    with EmbeddedSwitches(topology, bundled(LANES), seed=seed) as switches:
-        plans = []
+    settings = SwitchSettings(ecn_threshold=MARKED_FROM if congestion.adaptive else 64)
+    with EmbeddedSwitches(topology, bundled(LANES), settings=settings, seed=seed) as switches:
+        used: Counter[Hop] = Counter()
+        installed: list[tuple[int, slice, Plan]] = []
         for place, own in enumerate(arrays):
             workers = tuple(hosts[place :: len(arrays)][: len(own)])
             server = topology.servers[place % len(topology.servers)].name if plan == "ps" else None
-            made = switches.controller.plan(PlanRequest(plan, job=place + 1, workers=workers, server=server))
-            switches.controller.install(made)
-            plans.append(made)
-        with JobNetwork(switches, faults=Faults(loss=loss), seed=seed) as network:
-            jobs = [network.add(made) for made in plans]
-            sums = [[np.zeros_like(array) for array in own] for own in arrays]
-            for job, own, into in zip(jobs, arrays, sums, strict=True):
-                for index, array, target in zip(job.members.values(), own, into, strict=True):
-                    network.post(index, Post(Collective.ALL_REDUCE, array, target))
+            problem = Problem(topology, workers, lanes=LANES, elements=own[0].size, load=dict(used))
+            _, parts = trees_named(plan, problem, relays=not loss)
+            request = PlanRequest(plan, workers=workers, lanes=LANES, server=server, load=dict(used))
+            slots = switches.controller.resources.slots // len(arrays)
+            bounds = shares(own[0].size, [part.weight for part in parts], LANES)
+            for one, (a, b) in zip(tree_requests(request, parts, slots), bounds, strict=True):
+                if a == b:
+                    continue
+                made = switches.controller.plan(replace(one, job=len(installed) + 1))
+                switches.controller.install(made)
+                installed.append((place, slice(a, b), made))
+                used.update(load_of(made, len(arrays) * len(parts)))
+        sums = [[np.zeros_like(array) for array in own] for own in arrays]
+        with JobNetwork(
+            switches, faults=Faults(loss=loss), seed=seed, background=requests, congestion=congestion
+        ) as network:
+            jobs = [(place, where, network.add(made)) for place, where, made in installed]
+            for place, where, job in jobs:
+                for index, array, into in zip(job.members.values(), arrays[place], sums[place], strict=True):
+                    network.post(index, Post(Collective.ALL_REDUCE, array[where], into[where]))
                 if job.server is not None:
-                    network.post(job.server, Post(Collective.ALL_REDUCE, None, np.zeros_like(own[0])))
-            watched = [index for job in jobs for index in job.members.values()]
-            network.advance(600 * 10**12, watched)
-            done = [network.done_ps(job) for job in jobs]
+                    network.post(job.server, Post(Collective.ALL_REDUCE, None, np.zeros_like(arrays[place][0][where])))
+            network.advance(600 * 10**12, [index for _, _, job in jobs for index in job.members.values()])
+            done = [max(network.done_ps(job) for of, _, job in jobs if of == place) for place in range(len(arrays))]
             busiest = max(one.bytes for one in network.fabric.links.values())
-    for own, into in zip(arrays, sums, strict=True):
-        check(plan, into, own)
-    return Ran(done, busiest, sum(made.slots for made in plans if made.aggregators))
+            parties = network.endpoints if isinstance(network.endpoints, RequestEndpoints) else None
+            if parties is not None:
+                settle(network.fabric, parties)
+    for own, result in zip(arrays, sums, strict=True):
+        check(plan, result, own)
+    slots = sum(made.slots for _, _, made in installed if made.aggregators)
+    return Ran(done, busiest, slots), parties
 
 
 # What each system's own paper shows.
@@ -412,4 +467,52 @@ def _rina(elements: int, seed: int) -> Figure:
         yield "time with x of 4 racks programmable, over ATP", count, rina / atp
 
 
-FIGURES: Final = {"SwitchML": _switchml, "ATP": _atp, "OmniReduce": _omnireduce, "Rina": _rina}
+MARKED_FROM: Final = 3
+"""frames of a queue from which on switches mark for p4reduce's windows: as many as for PANAMA's"""
+
+
+def _panama(elements: int, seed: int) -> Figure:
+    """Three jobs of four workers, one in each rack, beside requests between other hosts. ``x``: trees of each job."""
+    topology = load("leaf-spine:leaves=4,spines=2,hosts=3,servers=8")
+    others = [host.name for host in topology.servers]
+    requests = Requests(tuple(others[:4]), tuple(others[4:]), 20_000.0, 400, frames=4, seed=seed)
+    arrays = [[integers(3 * seed + job, rank, 4 * elements) for rank in range(4)] for job in range(3)]
+
+    def took(parties: RequestEndpoints | None, done_ps: Sequence[int]) -> NDArray[np.float64]:
+        """Mean and 99th percentile of what was asked before the jobs were done, and when they were."""
+        if parties is None:
+            raise ClusterError("requests: there are none")
+        last = max(done_ps, default=parties.ended_ps.max())
+        waits = (parties.ended_ps - parties.asked_ps)[parties.asked_ps <= last]
+        return np.array([waits.mean(), np.percentile(waits, 99), last])
+
+    def of_plan(plan: str, congestion: Congestion = FIXED, arrays: Sequence[Sequence[Floats]] = arrays) -> Any:
+        ran, parties = run_plans(topology, plan, arrays, seed=seed, requests=requests, congestion=congestion)
+        return took(parties, ran.done_ps)
+
+    def of_pool(system: SwitchML, trees: int) -> Any:
+        system.trees = trees
+        found = run(system, topology, jobs_of(system, topology, arrays, LANES), seed=seed, requests=requests)
+        return took(found.parties, found.done_ps)
+
+    ring = of_plan("ring")
+    for (name, trees), values in {
+        ("nothing", 0): of_plan("steiner", arrays=[]),
+        ("a ring with ECN", 0): of_plan("ring", Congestion(adaptive=True)),
+        ("p4reduce", 1): of_plan("steiner"),
+        ("p4reduce", 4): of_plan("striped"),
+        ("p4reduce with ECN", 1): of_plan("steiner", Congestion(adaptive=True)),
+        ("p4reduce with ECN", 4): of_plan("striped", Congestion(adaptive=True)),
+        ("SwitchML", 1): of_pool(SwitchML(), 1),
+        ("SwitchML", 2): of_pool(SwitchML(), 2),
+        ("PANAMA", 1): of_pool(Panama(), 1),
+        ("PANAMA", 2): of_pool(Panama(), 2),
+    }.items():
+        mean, tail, time = values / ring
+        yield f"short flows' mean beside {name}, x trees a job, over beside a ring", trees, mean
+        yield f"their 99th percentile beside {name}, x trees a job, over beside a ring", trees, tail
+        if name != "nothing":
+            yield f"time of the jobs with {name}, x trees a job, over a ring", trees, time
+
+
+FIGURES: Final = {"SwitchML": _switchml, "ATP": _atp, "OmniReduce": _omnireduce, "Rina": _rina, "PANAMA": _panama}

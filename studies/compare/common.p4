@@ -87,17 +87,21 @@ control Emit(packet_out packet, in headers_t hdr) {
     }
 }
 
-// Towards an IPv4 destination, job by job, since jobs may take different ways.
+// Towards an IPv4 destination, job by job, since jobs may take different ways. Packets of others are those of job 0.
 control Route(inout headers_t hdr, inout standard_metadata_t std) {
+    bit<16> job = 0;
     action leave(bit<9> port) { std.egress_spec = port; }
     action nowhere() { mark_to_drop(std); }
     table route {
-        key = { hdr.ipv4.dst: exact; hdr.tag.job: exact; }
+        key = { hdr.ipv4.dst: exact; job: exact; }
         actions = { leave; nowhere; }
         default_action = nowhere();
         size = 16384;
     }
-    apply { if (hdr.tag.isValid()) { route.apply(); } else { nowhere(); } }
+    apply {
+        if (hdr.tag.isValid()) { job = hdr.tag.job; }
+        if (hdr.ipv4.isValid()) { route.apply(); } else { nowhere(); }
+    }
 }
 
 control Leave(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {

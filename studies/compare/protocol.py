@@ -9,9 +9,9 @@ import ctypes
 import math
 import struct
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -25,12 +25,17 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.registry import Registry
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
 from p4reduce.control_plane.plans.problem import with_margin
+from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.control_plane.resources import Resources
+from p4reduce.network.background import RequestEndpoints, Requests
 from p4reduce.network.background.source import HEADERS, headers
+from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import NO_FAULTS
-from p4reduce.network.virtual import EndpointCalls, Faults, HostEndpoints, VirtualNetwork
+from p4reduce.network.jobs.specs import chunk_times
+from p4reduce.network.virtual import EndpointCalls, Faults, HostEndpoints, LinkCounters, VirtualNetwork
 from p4reduce.network.virtual.records import worker_endpoints
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, State
 from p4switch import Switch
 from p4switch.p4.compile import compile_file
@@ -142,12 +147,15 @@ class Job:
         Of each worker.
     share : tuple of int
         (2, 8): the third of eight jobs that have switches to share.
+    trees : int
+        So many, this one among them, carry an equal part of one tensor each; they share a window.
     """
 
     number: int
     tree: Plan
     arrays: Sequence[Floats]
     share: tuple[int, int] = (0, 1)
+    trees: int = 1
 
     @property
     def topology(self) -> Topology:
@@ -162,7 +170,7 @@ class Job:
     @cached_property
     def window(self) -> int:
         """Chunks on their way that keep the busiest link busy, and a margin for those that wait behind others."""
-        return with_margin(self.tree.window_needed)
+        return with_margin(-(-self.tree.window_needed // self.trees))
 
     @cached_property
     def exponent(self) -> int:
@@ -173,6 +181,11 @@ class Job:
     def patience_ps(self, window: float) -> int:
         """The least time-out: twice a round trip behind the windows of all jobs, as p4reduce's covers them."""
         return 2 * (self.tree.rtt_ps + int(self.share[1] * window * self.tree.chunk_ps))
+
+    @property
+    def task(self) -> int:
+        """Whose tensor it carries: the trees of one are not told apart."""
+        return self.share[0] // self.trees
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -198,35 +211,54 @@ def tree(
     plan: str = "steiner",
     server: str | None = None,
     resources: Resources | None = None,
+    load: Mapping[Hop, int] | None = None,
 ) -> Plan:
     """The tree of p4reduce's own plan, perhaps with a server above it. `PlanError`: no switch can add.
 
-    resources: of the switches, the same for all jobs of a network; None: there is one job.
+    resources: of the switches, the same for all jobs of a network; None: there is one job. load: of links, bit/s, which
+    the tree keeps off where it can.
     """
-    request = PlanRequest(plan, job=number, workers=tuple(workers), lanes=lanes, server=server)
+    request = PlanRequest(plan, job=number, workers=tuple(workers), lanes=lanes, server=server, load=load or {})
     return make_plan(topology, request, resources or Resources())
 
 
 def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floats]], lanes: int) -> list[Job]:
     """Jobs of a system whose workers take turns on the topology's hosts: arrays of each job, by rank.
 
-    Servers are given out in turn; where no switch can add, a system that has them makes do with these alone.
+    A system of several trees has a job for each, with whole chunks; each tree keeps off the links of those before, of
+    its own and of other jobs. Servers are given out in turn; where no switch can add, a system that has them makes do
+    with these alone.
 
     Raises
     ------
     PlanError
         No switch can add, or there are no servers.
     """
-    resources, found = Resources(), []
+    resources, load, found = Resources(), Counter[Hop](), list[Job]()
     hosts = [host.name for host in topology.workers]
     for place, own in enumerate(arrays):
         workers = hosts[place :: len(arrays)][: len(own)]
         servers = topology.servers
         server = servers[place % len(servers)].name if system.needs_server and servers else None
         plan = "steiner" if any(one.capable for one in topology.switches) or server is None else "ps"
-        made = tree(topology, place + 1, workers, lanes=lanes, plan=plan, server=server, resources=resources)
-        found.append(Job(place + 1, made, own, (place, len(arrays))))
+        for tree_, (a, b) in enumerate(shares(own[0].size, [1] * system.trees, lanes)):
+            if a == b:
+                continue
+            index = place * system.trees + tree_
+            made = tree(
+                topology, index + 1, workers, lanes=lanes, plan=plan, server=server, resources=resources, load=load
+            )
+            parts = [array[a:b] for array in own]
+            found.append(Job(index + 1, made, parts, (index, len(arrays) * system.trees), system.trees))
+            load.update(load_of(made, len(arrays) * system.trees))
     return found
+
+
+def load_of(plan: Plan, among: int) -> dict[Hop, int]:
+    """What a tree may have of links between switches, bit/s, when so many trees have equal parts of each."""
+    links = {hop: plan.topology.link_at(*hop) for hop in chunk_times(plan)}
+    hosts = {host.name for host in plan.topology.hosts}
+    return {hop: one.rate_bps // among for hop, one in links.items() if not {one.a, one.b} & hosts}
 
 
 def add_routes(switches: Mapping[str, Switch], job: Job, paths: Mapping[tuple[str, str], Sequence[str]]) -> None:
@@ -436,6 +468,8 @@ class System(ABC):
         Of each register (-DCELLS).
     needs_server : bool
         Its jobs have a parameter server.
+    trees : int
+        Of each job, whose tensor they share.
     repairs_hops : bool
         Its links lose nothing: what other systems' links lose arrives there late (:func:`run`).
     """
@@ -444,6 +478,7 @@ class System(ABC):
     says: ClassVar[str]
     source: Path
     cells: int = 8192
+    trees: int = 1
     needs_server: ClassVar[bool] = False
     repairs_hops: ClassVar[bool] = False
 
@@ -454,6 +489,11 @@ class System(ABC):
     @abstractmethod
     def endpoints(self, job: Job) -> Iterator[Endpoint]:
         """The ends of a job, workers first, in rank order."""
+
+    def carried(self, link: LinkCounters) -> int:
+        """Bytes that a direction of a link carried, without FCS; with those that a hop sent again."""
+        again = link.reordered if self.repairs_hops else 0
+        return link.bytes + link.bytes * again // max(1, link.frames)
 
     def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
         """Chunks that the busiest switch had, or kept, memory for; 0: it does not say."""
@@ -487,6 +527,8 @@ class Outcome:
         Chunks for which the busiest switch had memory.
     ends : list
         The ends, for what else they know.
+    parties : RequestEndpoints or None
+        Clients and servers of requests, with their times.
     """
 
     done_ps: list[int]
@@ -494,6 +536,7 @@ class Outcome:
     resends: int
     slots: int
     ends: list[Endpoint] = field(default_factory=list, repr=False)
+    parties: RequestEndpoints | None = None
 
 
 class WrongSum(AssertionError):
@@ -501,28 +544,34 @@ class WrongSum(AssertionError):
 
 
 class _Driver:
-    """Ends in Python, called by the compiled loop; deadlines and states are read from records by compiled code."""
+    """Ends in Python, called by the compiled loop; deadlines and states are read from records by compiled code.
 
-    def __init__(self, ends: Sequence[Endpoint]) -> None:
-        self.ends = ends
+    ``first``: so many records of others stand before theirs.
+    """
+
+    def __init__(self, ends: Sequence[Endpoint], first: int = 0) -> None:
+        self.ends, self._first = ends, first
         self.error: BaseException | None = None
         self.done_ps = [0] * len(ends)
         self.records = np.zeros(len(ends), ENDPOINT_DTYPE)
         self.records["kind"], self.records["status"] = Kind.WORKER, State.ACTIVE
         self.records["timer"] = self.records["wake"] = NEVER
-        self._timers, self._states = self.records["timer"], self.records["status"]
         self._who = [(one.ip.to_bytes(4, "big"), one.job.number.to_bytes(2, "big")) for one in ends]
         self._kept = [_RESULTS(self._guarded(one)) for one in (self._receive, self._transmit, self._expire)]
         receive, transmit, expire = (int(ctypes.cast(one, ctypes.c_void_p).value or 0) for one in self._kept)
         calls = worker_endpoints()
         self.calls = EndpointCalls(receive, transmit, calls.deadline, expire, calls.status)
 
+    def drives(self, records: NDArray[np.void]) -> None:
+        """All records of the network, among them those of these ends."""
+        self._timers, self._states = records["timer"][self._first :], records["status"][self._first :]
+
     def _guarded(self, function: Callable[..., int]) -> Callable[..., int]:
         def call(_records: int, *arguments: int) -> int:
             if self.error is not None:
                 return 0
             try:
-                return function(*arguments)
+                return function(arguments[0] - self._first, *arguments[1:])
             except BaseException as error:  # above is compiled code: run() raises it
                 self.error = error
                 self._states[:] = State.FAILED
@@ -559,6 +608,23 @@ class _Driver:
         return 0
 
 
+def add_plain_routes(switches: Mapping[str, Switch], topology: Topology) -> None:
+    """Ways of packets that belong to no job, as p4reduce's switches have them."""
+    routes = BaseRoutes(topology)
+    for name, switch in switches.items():
+        for one in routes.of(name):
+            if one.neighbour is not None:
+                switch.insert("route", [one.value, 0], "leave", (topology.port(name, one.neighbour),))
+
+
+def settle(network: VirtualNetwork, parties: RequestEndpoints) -> None:
+    """Let those requests be answered that were asked until now. ``WrongSum`` where one is lost."""
+    asked = parties.asked_ps <= network.now
+    network.run(network.now + 10**9)
+    if not (parties.ended_ps[asked] > 0).all():
+        raise WrongSum(f"{int((parties.ended_ps[asked] == 0).sum())} requests have no answer")
+
+
 def run(
     system: System,
     topology: Topology,
@@ -566,8 +632,12 @@ def run(
     *,
     faults: Faults = NO_FAULTS,
     seed: int = 0,
+    requests: Requests | None = None,
 ) -> Outcome:
     """Carry jobs out that begin together, in virtual time, and check every sum.
+
+    requests: of others, in plain UDP by the shortest ways; time goes on until those are answered that were asked before
+    the jobs were done.
 
     Raises
     ------
@@ -580,21 +650,38 @@ def run(
     for job in jobs:
         system.entries(switches, job)
         ends += system.endpoints(job)
-    driver = _Driver(ends)
+    parties = None if requests is None else requests.endpoints(topology)
+    first = 0 if parties is None else len(parties)
+    driver = _Driver(ends, first)
+    carries = topology
     if system.repairs_hops and faults.any:
-        # A hop that repairs its losses delivers late, after a round trip of its link and the frame once more.
+        # A hop that repairs its losses sends each once more, so it has so much less of its rate for others, and is
+        # late: on average by a round trip of its link and the frame once more, evenly from nothing to twice that.
+        repaired = min(0.99, faults.loss + faults.corrupt)
         late = max(2 * link.delay_ps + 16 * 1600 * 10**12 // link.rate_bps for link in topology.links)
-        faults = Faults(reorder=min(1.0, faults.loss + faults.corrupt + faults.reorder), reorder_delay_ps=late)
+        faults = Faults(reorder=min(1.0, repaired + faults.reorder), reorder_delay_ps=2 * late)
+        links = (replace(link, rate_bps=int(link.rate_bps * (1 - repaired))) for link in topology.links)
+        carries = replace(topology, links=tuple(links))
     devices = {name: switch.device for name, switch in switches.items()}
-    endpoints = HostEndpoints(driver.records, [one.host for one in ends], driver.calls)
-    with VirtualNetwork(topology, devices, endpoints=endpoints, faults=faults, seed=seed) as network:
-        network.start_all(range(len(ends)))
+    hosts, records, calls = [one.host for one in ends], driver.records, driver.calls
+    if parties is not None:
+        add_plain_routes(switches, topology)
+        hosts, records = [*parties.hosts, *hosts], np.concatenate([parties.records, records])
+        calls = parties.calls(beside=calls)
+    driver.drives(records)
+    with VirtualNetwork(
+        carries, devices, endpoints=HostEndpoints(records, hosts, calls), faults=faults, seed=seed
+    ) as network:
+        network.start_all(range(len(hosts)))
         watched = [index for index, one in enumerate(ends) if one.works]
-        network.run(600 * 10**12, watch=watched)
+        network.run(600 * 10**12, watch=[first + index for index in watched])
         if driver.error is not None:
             raise driver.error
-        busiest = max(one.bytes for one in network.links.values())
-    done = [max(driver.done_ps[i] for i in watched if ends[i].job is job) for job in jobs]
+        busiest = max(map(system.carried, network.links.values()))
+        if parties is not None:
+            settle(network, parties)
+    tasks = dict.fromkeys(job.task for job in jobs)
+    done = [max(driver.done_ps[i] for i in watched if ends[i].job.task == task) for task in tasks]
     for index in watched:
         end = ends[index]
         exact = np.sum(end.job.arrays, axis=0, dtype=np.float64)
@@ -602,7 +689,7 @@ def run(
             what = "a wrong sum" if end.done else "no sum"
             raise WrongSum(f"{system.name}, seed {seed}: {end.host} of job {end.job.number} has {what}")
     resends = sum(one.resends for one in ends)
-    return Outcome(done, busiest, resends, system.slots(switches, jobs), ends)
+    return Outcome(done, busiest, resends, system.slots(switches, jobs), ends, parties)
 
 
 def integers(

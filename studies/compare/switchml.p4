@@ -17,6 +17,8 @@
 // With BLOCKS this is OmniReduce's aggregator with loss recovery (Fei et al., "Efficient Sparse Collective Communication
 // and its application to Accelerate Distributed Deep Learning", SIGCOMM 2021, algorithm 2): packets say which block each
 // worker has next, the result the nearest of all, and who has nothing in a block sends a packet without lanes.
+//
+// With MARKS a result says whether any contribution crossed a congested queue, as PANAMA's (panama.p4).
 #include "common.p4"
 
 control Pool(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
@@ -28,6 +30,9 @@ control Pool(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     register<bit<1>>(CELLS) full;        // has lanes
 #ifdef BLOCKS
     register<bit<32>>(CELLS) nexts;      // the nearest next block, whose exponent it is
+#endif
+#ifdef MARKS
+    register<bit<1>>(CELLS) marks;
 #endif
     FOR_EACH_WORD(DECLARE_LANES)
 
@@ -73,6 +78,13 @@ control Pool(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
 #ifdef BLOCKS
         bit<32> nearest;
         nexts.read(nearest, index);
+#endif
+#ifdef MARKS
+        bit<1> mark;
+        marks.read(mark, index);
+        bit<1> own = hdr.tag.ecn_echo | (bit<1>)(hdr.ipv4.ecn == ECN_CONGESTED);
+        // A cell that begins anew forgets its marks.
+        mark = child != 0 && hdr.tag.seq != seq ? own : mark | own;
 #endif
         if (child == 0) {
             if (hdr.tag.kind != DOWN || hdr.tag.seq != seq || in_ != all || is_done == 1) { mark_to_drop(std); return; }
@@ -126,12 +138,19 @@ control Pool(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
 #ifdef BLOCKS
             nexts.write(index, nearest);
 #endif
+#ifdef MARKS
+            marks.write(index, mark);
+#endif
             if (in_ != all) { mark_to_drop(std); return; }
         }
         hdr.tag.resend = again;
         hdr.tag.exponent = exponent;
 #ifdef BLOCKS
         hdr.tag.next = nearest;
+#endif
+#ifdef MARKS
+        hdr.tag.ecn_echo = mark;
+        hdr.ipv4.ecn = 0;
 #endif
         if (has_lanes == 1) { WITH_LANES FOR_EACH_WORD(LOAD_LANES) } else { WITHOUT_LANES }
         hdr.tag.kind = is_done == 1 ? (bit<4>)DOWN : UP;

@@ -130,8 +130,6 @@ class RequestEndpoints(SourceEndpoints):
         super().__init__()
         self.hosts = [*requests.clients, *requests.servers]
         self._parties = np.zeros(len(self.hosts), PARTY)
-        for name, value in worker_endpoints()._asdict().items():
-            self._parties[name] = value
         random = np.random.Generator(np.random.Philox(requests.seed))
         clients, servers = len(requests.clients), len(requests.servers)
         gaps = random.exponential(1.0 / requests.rate_hz, (clients, requests.count))
@@ -150,8 +148,10 @@ class RequestEndpoints(SourceEndpoints):
         """Whether all requests have been answered."""
         return bool((self.ended_ps > 0).all())
 
-    def calls(self) -> EndpointCalls:
-        """What drives the records: clients and servers themselves, all others as `workers/` does."""
+    def calls(self, beside: EndpointCalls | None = None) -> EndpointCalls:
+        """What drives the records: clients and servers themselves, all others ``beside``, or as `workers/` does."""
+        for name, value in (beside or worker_endpoints())._asdict().items():
+            self._parties[name] = value
         return EndpointCalls(
             *(function.address for function in (_receive, _transmit, _deadline, _expire, _status, _resume))
         )

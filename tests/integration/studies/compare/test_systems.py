@@ -8,9 +8,11 @@ from importlib.util import module_from_spec, spec_from_file_location
 import pytest
 
 from p4reduce.base.errors import PlanError
+from p4reduce.network.background import Requests
 from p4reduce.network.virtual import Faults
 from p4reduce.topologies import load
 from studies.compare.atp import Atp, Server
+from studies.compare.panama import LEAST_WINDOW, Panama
 from studies.compare.pool import OmniReduce, PoolWorker, Sharp, SwitchML
 from studies.compare.protocol import SYSTEMS, RoundTrips, WrongSum, integers, jobs_of, run
 from tests.support.effort import examples
@@ -32,7 +34,7 @@ def carry(system, topology=STAR, elements=64 * 50, *, jobs=1, density=1.0, fault
 
 
 @pytest.mark.parametrize("topology", [STAR, RACKS])
-@pytest.mark.parametrize("name", ["switchml", "omnireduce", "atp", "sharp"])
+@pytest.mark.parametrize("name", ["switchml", "omnireduce", "atp", "sharp", "panama"])
 def test_sums_are_exact_under_loss_duplication_and_reordering(name, topology):
     """``run`` raises where one is not."""
     for seed in range(101, 101 + examples(1, 50)):
@@ -41,7 +43,7 @@ def test_sums_are_exact_under_loss_duplication_and_reordering(name, topology):
         assert outcome.done_ps[0] > carry(SYSTEMS[name](), topology, density=0.3, seed=seed).done_ps[0]
 
 
-@pytest.mark.parametrize("name", ["switchml", "omnireduce", "atp", "sharp"])
+@pytest.mark.parametrize("name", ["switchml", "omnireduce", "atp", "sharp", "panama"])
 @pytest.mark.parametrize("elements", [1, 65])
 def test_small_arrays_and_several_jobs(name, elements):
     assert len(carry(SYSTEMS[name](), RACKS, elements, jobs=3, faults=ROUGH).done_ps) == 3
@@ -118,6 +120,36 @@ def test_reliable_hops_lose_nothing_and_are_late():
     outcome = carry(Sharp(), RACKS, faults=Faults(loss=0.05))
     assert outcome.resends == 0
     assert outcome.slots == carry(SwitchML(), RACKS).slots // 2
+
+
+def test_a_repair_takes_its_link_s_bytes_and_time():
+    clean, lossy = (carry(Sharp(), RACKS, 64 * 400, faults=Faults(loss=loss)) for loss in (0.0, 0.2))
+    assert 1.1 < lossy.busiest_bytes / clean.busiest_bytes < 1.35
+    assert lossy.done_ps[0] > clean.done_ps[0] / (1 - 0.2)
+
+
+def test_requests_of_others_are_answered_beside_a_job():
+    network = load(RACKS.replace("servers=1", "servers=4"))
+    others = [host.name for host in network.servers]
+    arrays = [[integers(1, rank, 64 * 50) for rank in range(len(network.workers))]]
+    system = SwitchML()
+    requests = Requests(tuple(others[:2]), tuple(others[2:]), 20_000.0, 5, frames=2)
+    outcome = run(system, network, jobs_of(system, network, arrays, LANES), requests=requests)
+    assert outcome.done_ps >= run(SwitchML(), network, jobs_of(system, network, arrays, LANES)).done_ps
+    assert (outcome.parties.ended_ps > outcome.parties.asked_ps).all()
+    with pytest.raises(WrongSum, match="requests have no answer"):
+        run(
+            system, network, jobs_of(system, network, arrays, LANES), requests=requests, faults=Faults(loss=0.9), seed=2
+        )
+
+
+def test_panamas_windows_shrink_where_queues_are_marked_and_its_trees_are_apart():
+    alone = carry(Panama(), RACKS, 64 * 300)
+    assert [job.tree.root for job in dict.fromkeys(end.job for end in alone.ends)] == ["spine1", "spine2"]
+    crowded = carry(Panama(), "leaf-spine:leaves=2,spines=1,hosts=4,servers=0", 64 * 300, jobs=4)
+    assert len(crowded.done_ps) == 4
+    windows = [max(end.window for end in outcome.ends) for outcome in (alone, crowded)]
+    assert windows[0] > windows[1] >= LEAST_WINDOW
 
 
 def test_the_example_of_the_page_is_a_system(tmp_path, monkeypatch):
