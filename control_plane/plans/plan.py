@@ -114,6 +114,9 @@ class Plan:
         The window that was asked for, or chosen with a margin; the slots may have cut it.
     slots_rate_bps : int
         Payload rate that ``window`` allows: window * payload / rtt.
+    part : tuple of int
+        What it carries of each tensor (:meth:`part_of`), as one of several trees at once: the sum of the weights of
+        those before it, its own weight, and the sum of all.
     """
 
     name: str
@@ -140,6 +143,18 @@ class Plan:
     deadline_ps: int | None = None
     tokens: Annotated[Mapping[tuple[str, str], int], ITEMS] = field(default_factory=dict, repr=False)
     relays: tuple[Aggregator, ...] = ()
+    part: tuple[int, int, int] = (0, 1, 1)
+
+    def part_of(self, elements: int) -> slice:
+        """What it carries of an array: whole chunks, in proportion to its weight; nothing of an array of few chunks."""
+        before, weight, total = self.part
+        a, b = (-(-elements // self.lanes) * ends // total * self.lanes for ends in (before, before + weight))
+        return slice(min(a, elements), min(b, elements))
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether its hosts have the sum among themselves: round a ring, or in trees that end at none of them."""
+        return self.server is None
 
     @property
     def in_network(self) -> bool:

@@ -7,14 +7,19 @@ the end is known to the last bit, whatever order frames came in.
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from p4reduce.control_plane.counters import Traffic, add
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans.best import FORESTS
+from p4reduce.control_plane.scheduling import NetworkState, Task, plan_requests, policy_named
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.asynchronous import (
     AsynchronousTraining,
     BatchOrder,
     Clockwork,
     ControllerOrder,
+    Done,
     SwitchOrder,
     group_of,
     install,
@@ -220,17 +225,24 @@ class Synchronous:
         self._stage, self._number = stage, number
         self._about = about = stage.description.jobs[number]
         self._seen, self._model = stage.seen[number], stage.model(number)
-        request = PlanRequest(about.plan, job=number + 1, workers=about.workers, server=about.server, priority=pushes)
-        plan = stage.controller.start_job(request)
-        if pulls != pushes:
-            stage.controller.change_priority(plan, pushes, pulls)
-        self._job = stage.network.add(plan, self._model.numbers)
-        stage.network.set_class(self._job, pushes, pulls)
-        self.jobs: list[Job] = [self._job]
+        self.jobs: list[Job] = []
+        for request in self._requests(pushes):
+            plan = stage.controller.start_job(request)
+            if pulls != pushes:
+                stage.controller.change_priority(plan, pushes, pulls)
+            self.jobs.append(stage.network.add(plan, self._model.numbers))
+            stage.network.set_class(self.jobs[-1], pushes, pulls)
         self.writes = 0
         self._weights = self._model.initial()
         self._pulled = [self._weights.copy() for _ in about.workers]
         self._ends: list[list[int]] = [[] for _ in about.workers]
+
+    def _requests(self, priority: int) -> list[PlanRequest]:
+        """What its plan asks for, in this class."""
+        about = self._about
+        return [
+            PlanRequest(about.plan, self._number + 1, workers=about.workers, server=about.server, priority=priority)
+        ]
 
     def begin(self) -> None:
         """Its workers begin to compute."""
@@ -251,11 +263,19 @@ class Synchronous:
         stage, now = self._stage, self._stage.network.now
         if self._seen.iteration == iteration:  # the first of the round
             self._seen.iteration, self._seen.started_ps = iteration + 1, now
-            self._job.note("push_pull", self._model.elements)
+            self._note()
             stage.apply(stage.policy.started(self._seen, stage.seen, now))
+        self._communicate(rank, iteration, gradient)
+
+    def _note(self) -> None:
+        """A round's collective is about to begin."""
+        self.jobs[0].note("push_pull", self._model.elements)
+
+    def _communicate(self, rank: int, iteration: int, gradient: FloatArray) -> None:
+        """A worker pushes its gradient and pulls the weights."""
         post = Post(Collective.PUSH_PULL, gradient, self._pulled[rank], iteration)
-        index = self._job.members[self._about.workers[rank]]
-        stage.clockwork.post(index, post, lambda done_ps: self._pulled_by(rank, done_ps))
+        index = self.jobs[0].members[self._about.workers[rank]]
+        self._stage.clockwork.post(index, post, lambda done_ps: self._pulled_by(rank, done_ps))
 
     def _pulled_by(self, rank: int, done_ps: int) -> None:
         stage, ends = self._stage, self._ends
@@ -271,10 +291,11 @@ class Synchronous:
     def _serve(self, iteration: int) -> None:
         """The global model takes part in round after round."""
         if iteration < self._stage.description.rounds:
-            assert self._job.server is not None  # noqa: S101
+            server = self.jobs[0].server
+            assert server is not None  # noqa: S101
             rate = self._model.learning_rate
             served = Post(Collective.PUSH_PULL, None, self._weights, iteration, learning_rate=rate)
-            self._stage.clockwork.post(self._job.server, served, lambda _done: self._serve(iteration + 1))
+            self._stage.clockwork.post(server, served, lambda _done: self._serve(iteration + 1))
 
     def check(self) -> None:
         """The weights are what they must be, everywhere. Raises ``ClusterError``."""
@@ -286,6 +307,57 @@ class Synchronous:
         ends = [max(own[k] for own in self._ends) for k in range(self._stage.description.rounds)]
         frames, resends = (self._stage.sent(self.jobs, name) for name in ("frames_sent", "resends"))
         return JobResult(ends, self._about.start_ps, frames, resends, self._ends, scores=self._model.scores)
+
+
+class Exchanging(Synchronous):
+    """The same in several trees at once: hosts exchange gradients, the server's zeros, and each updates its weights."""
+
+    _serves = False
+
+    def _requests(self, priority: int) -> list[PlanRequest]:
+        about, stage = self._about, self._stage
+        task = Task(about.name or f"job {self._number}", about.server, about.workers, self._model.elements)
+        state = NetworkState(stage.network.switches.topology)
+        decision = policy_named(about.plan)(task, state, lanes=stage.description.lanes)
+        return plan_requests(decision, job=JOBS_APART * (self._number + 1), priority=priority)
+
+    def _parts(self) -> list[tuple[Job, slice]]:
+        """What each tree carries of a gradient; those that carry something."""
+        found = [(job, job.plan.part_of(self._model.elements)) for job in self.jobs]
+        return [(job, part) for job, part in found if part.start < part.stop]
+
+    def _note(self) -> None:
+        for job, part in self._parts():
+            job.note("all_reduce", part.stop - part.start)
+        if not self._serves:
+            self._serve(self._seen.iteration - 1)
+
+    def _communicate(self, rank: int, iteration: int, gradient: FloatArray) -> None:
+        host, weights = self._about.workers[rank], self._pulled[rank]
+        self._exchange(host, iteration, gradient, weights, lambda done_ps: self._pulled_by(rank, done_ps))
+
+    def _serve(self, iteration: int) -> None:
+        """The server's host takes part from when the first worker does, so that counters tell when a round begins."""
+        self._serves = self._seen.iteration > iteration
+        if self._serves:
+            zeros = np.zeros_like(self._weights)
+            self._exchange(self._about.server, iteration, zeros, self._weights, lambda _: self._serve(iteration + 1))
+
+    def _exchange(self, host: str, iteration: int, given: FloatArray, weights: FloatArray, then: Done) -> None:
+        """A host takes part in an all-reduce; afterwards its weights are new."""
+        total = np.zeros_like(given)
+        parts = self._parts()
+        ends: list[int] = []
+
+        def done(done_ps: int) -> None:
+            ends.append(done_ps)
+            if len(ends) == len(parts):
+                weights[:] -= np.float32(self._model.learning_rate / len(self._about.workers)) * total
+                then(max(ends))
+
+        for job, part in parts:
+            post = Post(Collective.ALL_REDUCE, given[part], total[part], iteration)
+            self._stage.clockwork.post(job.members[host], post, done)
 
 
 @dataclass
@@ -319,12 +391,13 @@ class Run(Stage):
         first = policy.begin(description)
         self._training: list[Training] = []
         for number, one in enumerate(description.jobs):
-            kind = Stale if one.asynchronous else Synchronous
+            kind = Stale if one.asynchronous else Exchanging if one.plan in FORESTS else Synchronous
             training: Training = kind(self, number, *both(first[number]))
             self._training.append(training)
             self.parts.append(training.jobs)
-        self.jobs = [parts[0] for parts in self.parts]
-        """the first part of each job of the description: its only one where workers wait for each other"""
+        pairs = zip(description.jobs, self.parts, strict=True)
+        self.trees = [parts[:1] if one.asynchronous else parts for one, parts in pairs]
+        """what carries each job of the description; of one whose workers do not wait for each other the first part"""
 
     def result(self) -> RunResult:
         """Let everything happen, and check it."""
