@@ -66,7 +66,7 @@ def check(reports, count, task=TASK):
     assert not any("error" in one.data for one in reports)
 
 
-WAYS = [("ring", 0), ("steiner", 3 * PS_PER_US), ("spff", 0), ("ring", 3 * PS_PER_US)]
+WAYS = [("ring", 0), ("hierarchical", 3 * PS_PER_US), ("spff", 0), ("striped", 3 * PS_PER_US)]
 
 
 @pytest.mark.parametrize("first", [("steiner", 0), ("ring", 0)], ids=["tree", "ring"])
@@ -88,7 +88,7 @@ def test_from_one_kind_of_plan_to_another(site, first, at_us, at_once):
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["after the round", "at once"])
-@pytest.mark.parametrize("policy", ["steiner", "ring", "spff"])
+@pytest.mark.parametrize("policy", ["steiner", "ring", "spff", "rina"])
 @pytest.mark.parametrize("at_us", [30, pytest.param(5, marks=pytest.mark.soak)])
 def test_to_other_hosts(site, policy, at_once, at_us):
     site.world.start(site.order(TASK, policy))
