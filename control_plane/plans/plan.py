@@ -13,7 +13,7 @@ from p4reduce.control_plane.resources import Grant
 from p4reduce.topologies import Topology
 from p4reduce.topologies.optical import lit, with_lit
 from p4reduce.workers.specs import CLOSED
-from p4reduce.workers.wire import INC_UDP_PORT
+from p4reduce.workers.wire import INC_UDP_PORT, WORD_BITS
 from p4switch.base.values import PS_PER_S, PS_PER_US, table
 
 
@@ -145,10 +145,14 @@ class Plan:
     relays: tuple[Aggregator, ...] = ()
     part: tuple[int, int, int] = (0, 1, 1)
 
-    def part_of(self, elements: int) -> slice:
-        """What it carries of an array: whole chunks, in proportion to its weight; nothing of an array of few chunks."""
+    def part_of(self, elements: int, bits: int = WORD_BITS) -> slice:
+        """What it carries of an array: whole chunks, in proportion to its weight; nothing of an array of few chunks.
+
+        bits: of its lanes.
+        """
         before, weight, total = self.part
-        a, b = (-(-elements // self.lanes) * ends // total * self.lanes for ends in (before, before + weight))
+        chunk = self.lanes * (WORD_BITS // bits)
+        a, b = (-(-elements // chunk) * ends // total * chunk for ends in (before, before + weight))
         return slice(min(a, elements), min(b, elements))
 
     @property

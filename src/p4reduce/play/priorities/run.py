@@ -24,7 +24,7 @@ from p4reduce.network.jobs.asynchronous import (
     group_of,
     install,
 )
-from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled, parts_of
 from p4reduce.play.priorities.description import POLICIES, Classes, ClassWriter, Description, JobSeen, Policy
 from p4reduce.play.priorities.models import Digits, FloatArray, Model, Score, WholeNumbers
 from p4reduce.workers.operation import Post
@@ -321,13 +321,8 @@ class Exchanging(Synchronous):
         decision = policy_named(about.plan)(task, state, lanes=stage.description.lanes)
         return plan_requests(decision, job=JOBS_APART * (self._number + 1), priority=priority)
 
-    def _parts(self) -> list[tuple[Job, slice]]:
-        """What each tree carries of a gradient; those that carry something."""
-        found = [(job, job.plan.part_of(self._model.elements)) for job in self.jobs]
-        return [(job, part) for job, part in found if part.start < part.stop]
-
     def _note(self) -> None:
-        for job, part in self._parts():
+        for job, part in parts_of(self.jobs, self._model.elements):
             job.note("all_reduce", part.stop - part.start)
         if not self._serves:
             self._serve(self._seen.iteration - 1)
@@ -346,7 +341,7 @@ class Exchanging(Synchronous):
     def _exchange(self, host: str, iteration: int, given: FloatArray, weights: FloatArray, then: Done) -> None:
         """A host takes part in an all-reduce; afterwards its weights are new."""
         total = np.zeros_like(given)
-        parts = self._parts()
+        parts = parts_of(self.jobs, self._model.elements)
         ends: list[int] = []
 
         def done(done_ps: int) -> None:

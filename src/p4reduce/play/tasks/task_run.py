@@ -29,7 +29,7 @@ from p4reduce.group.backend import FloatArray
 from p4reduce.group.checkpoint import Checkpoint
 from p4reduce.group.checkpoint import State as Saved
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.network import Job, JobNetwork, parts_of
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Link
 from p4reduce.workers.operation import Post
@@ -235,7 +235,7 @@ class TaskRun:
     def present(self) -> list[Job]:
         """The jobs of the present phase: one, or of several trees those that carry anything."""
         if self.exchanged:
-            return [job for job in self.jobs.values() if self._part(job).start < self._part(job).stop]
+            return [job for job, _ in parts_of(self.jobs.values(), self.order.task.elements)]
         sends = self.phase in ("broadcasting", "restoring")
         return [self.jobs.get("broadcast", self.upload) if sends else self.upload]
 
@@ -243,10 +243,6 @@ class TaskRun:
     def endpoints(self) -> list[int]:
         """Of the present phase."""
         return [index for job in self.present for index in job.endpoints]
-
-    def _part(self, job: Job) -> slice:
-        """What a job carries of the model."""
-        return job.plan.part_of(self.order.task.elements)
 
     @property
     def begun(self) -> bool:
@@ -478,7 +474,7 @@ class TaskRun:
             restores = self.phase == "restoring"
             if serves:
                 own = self.weights.copy() if restores else self.sum
-            own = own[self._part(job)]
+            own = own[job.plan.part_of(self.order.task.elements)]
             # The bits of a model and zeros: integers add them up as they are, and a ring adds floats.
             words = restores and job.plan.in_network
             return Post(Collective.ALL_REDUCE, own, own, self.round, words=words)
