@@ -408,7 +408,7 @@ def roles(count: int, *, trees: bool) -> tuple[Role, ...]:
 
 def are_all(found: Collection[Role]) -> bool:
     """Whether these are the roles of all jobs of a task."""
-    return any({*found} == {*roles(len(found), trees=trees)} for trees in (False, True))
+    return bool(found) and any({*found} == {*roles(len(found), trees=trees)} for trees in (False, True))
 
 
 @dataclass(frozen=True)
