@@ -13,7 +13,10 @@ PLANS: Final = Names(
     "plan", "all-to-all", "best", "double-binary-tree", "exact", "halving-doubling", "hierarchical", "mst", "packing",
     "ps", "rina", "ring", "spt", "steiner", "striped",
 )  # fmt: skip
-POLICIES: Final = Names("policy", "exact", "overlay-mst", "ring", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
+POLICIES: Final = Names(
+    "policy", "double-binary-tree", "exact", "halving-doubling", "hierarchical", "overlay-mst", "packing", "rina",
+    "ring", "spff", "spff-ecmp", "spff-ina", "spt", "steiner", "striped",
+)  # fmt: skip
 PLACEMENTS: Final = Names("placement", "cassini", "first-fit", "ina-aware", "netpack", "packed", "random", "spread")
 ORDERS: Final = Names("queue order", "edf", "fair", "fifo", "priority", "sjf")
 FORECASTS: Final = Names("forecast", "ar", "boosted-trees", "ewma", "mean")

@@ -19,7 +19,7 @@ from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import NetworkState, Policy, check_served
+from p4reduce.control_plane.scheduling.view import WITHOUT_SERVER, NetworkState, Policy, check_served
 from p4reduce.topologies import format_delay
 
 
@@ -67,7 +67,8 @@ class Orchestrator:
         computing: ComputingManager | None = None,
         checkpoint: Callable[[str], None] = _pass,
     ) -> None:
-        check_served(name)
+        if options.schedule or options.slots != "first":
+            check_served(name, "a schedule" if options.schedule else f"slots {options.slots!r}")
         foresight = Foresight(options.forecast, options.ahead)
         self.queue = Queue(store, options)
         self.store = store
@@ -76,7 +77,7 @@ class Orchestrator:
         self.computing = computing or ComputingManager(controller.topology)
         self.installer = Installer(store, controller, executor, checkpoint, options)
         self._placer = Placer(controller.topology, self.computing, options.placement)
-        self._kinds = KindsOf(self.installer, policy)
+        self._kinds = KindsOf(self.installer, policy, served=name not in WITHOUT_SERVER)
         self.replanner = Replanner(self.installer, self.computing, name, self._take_reports, self._changed)
         self.giver = Giver(self.installer, self._kinds, self.computing, self.replanner, self.state)
         self.mover = Mover(self.installer, self._placer, self.giver, self.replanner, self.state, name)

@@ -395,8 +395,20 @@ def named(task: Task, ranks: Sequence[int], lost: Sequence[str]) -> str:
 # A schedule as the executor plays it: circuits at ports, whose turn it is when, and trees that tasks change to.
 
 
-Role = Literal["both", "upload", "broadcast"]
-"""What a job of a task does: push_pull, or one direction."""
+Role = str
+"""What a job of a task does: 'both' directions, 'upload' or 'broadcast'; of several trees at once 'tree 1 of 3' etc."""
+
+
+def roles(count: int, *, trees: bool) -> tuple[Role, ...]:
+    """Of so many jobs of a task. trees: each does both directions of a part of the model."""
+    if count == 1:
+        return ("both",)
+    return tuple(f"tree {number + 1} of {count}" for number in range(count)) if trees else ("upload", "broadcast")
+
+
+def are_all(found: Collection[Role]) -> bool:
+    """Whether these are the roles of all jobs of a task."""
+    return bool(found) and any({*found} == {*roles(len(found), trees=trees)} for trees in (False, True))
 
 
 @dataclass(frozen=True)
@@ -486,7 +498,7 @@ Read = tuple[str, str, int]
 class Order:
     """A task to run.
 
-    ``plans`` has one installed plan for 'both', or one for 'upload' and one for 'broadcast'. ``training_ps`` is how
+    ``plans`` has one installed plan for each of the task's :func:`roles`, in this order. ``training_ps`` is how
     long each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and
     broadcast; ``reads`` what hosts read over the network before they begin. ``schedule``: the number of the schedule
     from which on it takes turns; None: it waits for nobody. ``ranks``: of the workers, where some of the first ones

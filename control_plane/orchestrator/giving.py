@@ -23,9 +23,9 @@ from p4reduce.control_plane.placement.policies import Contender, whole_trees
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import window_range
 from p4reduce.control_plane.plans.problem import RingLayout, TreeLayout, power_of_two
-from p4reduce.control_plane.scheduling import Decision, Policy, copies, plan_requests, policy_named
+from p4reduce.control_plane.scheduling import Decision, Policy, plan_requests, policy_named
 from p4reduce.control_plane.scheduling.task import Task, Wanted
-from p4reduce.control_plane.scheduling.view import NetworkState
+from p4reduce.control_plane.scheduling.view import DIRECTIONS, NetworkState, loads
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.values import PS_PER_S
@@ -55,10 +55,9 @@ class Kind:
     def seconds(self, state: NetworkState, training_s: float) -> float:
         """Of a round alone on what links have left, by its busiest directed link."""
         task, total = self.decision.task, 0.0
-        ways = [copies(task, state.topology, self.decision.upload, "upload")]
-        ways += [copies(task, state.topology, self.decision.broadcast, "broadcast")]
+        ways: list[Mapping[Hop, float]] = [loads(self.decision, state.topology, way) for way in DIRECTIONS]
         if self.decision.together:
-            ways = [Counter(ways[0]) + Counter(ways[1])]
+            ways = [{hop: sum(way.get(hop, 0) for way in ways) for hop in {**ways[0], **ways[1]}}]
         for way in ways:
             total += max((times / _left(state, hop) for hop, times in way.items()), default=0.0)
         bits = 32.0 * task.elements
@@ -79,7 +78,8 @@ class Kinds:
 class KindsOf:
     """The kinds of tasks, each found once as long as its hosts and the links that are down stay the same."""
 
-    def __init__(self, installer: Installer, policy: Policy) -> None:
+    def __init__(self, installer: Installer, policy: Policy, *, served: bool = True) -> None:
+        self._served = served
         self._topology = installer.controller.topology
         self._lanes = installer.controller.program.lanes
         self._slots = installer.controller.resources.slots
@@ -103,8 +103,15 @@ class KindsOf:
         self._known.pop(name, None)
 
     def _trees(self, task: Task, state: NetworkState) -> tuple[Kind, ...]:
-        """Trees in a network whose switches have all their slots, then without the switches between racks of those."""
-        if task.aggregation == "hosts":
+        """Trees in a network whose switches have all their slots, then without the switches between racks of those.
+
+        Of a policy that gives several trees at once these, in the network as it is.
+        """
+        if not self._served:
+            with contextlib.suppress(PlanError):
+                decision = self._policy(task, state, lanes=self._lanes)
+                return (Kind(decision, {}),) if decision.parts else ()
+        if task.aggregation == "hosts" or not self._served:
             return ()
         found: list[Kind] = []
         state = replace(state, slots={}, reserved_slots={})
@@ -314,7 +321,7 @@ class Giver:
             if kind.seconds(state, trains) >= quick:
                 continue
             try:
-                return kind.decision, self._installer.propose(kind.decision, whole=True)
+                return kind.decision, self._installer.propose(kind.decision, whole=bool(kind.switches))
             except PlanError as error:
                 reason = error
         if kinds.hosts is None:

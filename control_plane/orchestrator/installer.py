@@ -19,6 +19,7 @@ from p4reduce.control_plane.orchestrator.executor import (
     Executor,
     Order,
     Role,
+    roles,
 )
 from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.options import Options, Phase, RefusedError, TaskState
@@ -28,7 +29,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import PlanRequest, window_range
 from p4reduce.control_plane.scheduling import copies, plan_requests
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Selection, Task
-from p4reduce.control_plane.scheduling.view import Decision, NetworkState, Policy, consumed
+from p4reduce.control_plane.scheduling.view import DIRECTIONS, Decision, NetworkState, Policy, consumed
 from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
@@ -140,8 +141,9 @@ def round_bytes(task: Task, role: Role, plan: Plan) -> int:
 def round_traffic(task: Task, role: Role, plan: Plan) -> Mapping[Hop, Traffic]:
     """What one round of a job puts on every directed link."""
     operations = {"both": Operation.PUSH_PULL, "upload": Operation.PUSH, "broadcast": Operation.PULL}
-    operation = Operation.ALL_REDUCE if plan.ring else operations[role]
-    return predict(plan, operation, task.elements)
+    operation = Operation.ALL_REDUCE if plan.exchanged else operations[role]
+    part = plan.part_of(task.elements)
+    return predict(plan, operation, part.stop - part.start) if part.stop > part.start else {}
 
 
 def interruption_bytes(plan: Plan) -> int:
@@ -345,12 +347,13 @@ class Installer:
         switch may give fewer. pace_ps: least time between chunks of a worker.
         """
         requests = plan_requests(decision, job=0)
-        roles: tuple[Role, ...] = ("both",) if len(requests) == 1 else ("upload", "broadcast")
         taken = {proposal.plan.job for proposal in beside}
         keys = [key for key in self.store.free_keys(len(requests) + len(taken)) if key[0] not in taken][: len(requests)]
         named = [
             (role, replace(request, job=job, epoch=epoch, pace_ps=pace_ps))
-            for role, request, (job, epoch) in zip(roles, requests, keys, strict=True)
+            for role, request, (job, epoch) in zip(
+                roles(len(requests), trees=bool(decision.parts)), requests, keys, strict=True
+            )
         ]
         return self._whole(decision, named, view) if whole else self._plan(decision, named, view)
 
@@ -423,9 +426,11 @@ class Installer:
     def _demand(decision: Decision, role: Role, request: PlanRequest, topology: Topology) -> dict[Hop, int]:
         task, found = decision.task, dict[Hop, int]()
         if task.reserved_bps and request.layout is not None:
-            for direction in ("upload", "broadcast") if role == "both" else (role,):
-                for hop, times in copies(task, topology, request.layout, direction).items():
-                    found[hop] = found.get(hop, 0) + times * task.reserved_bps
+            _, weight, total = request.part
+            for direction in DIRECTIONS:
+                if role not in DIRECTIONS or role == direction:
+                    for hop, times in copies(task, topology, request.layout, direction).items():
+                        found[hop] = found.get(hop, 0) + times * task.reserved_bps * weight // total
         return found
 
     def withdraw(self, proposals: Sequence[Proposal]) -> None:

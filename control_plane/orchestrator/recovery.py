@@ -11,7 +11,7 @@ import numpy as np
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Role
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Role, are_all
 from p4reduce.control_plane.orchestrator.history import LinkSample, PlanRow, SwitchSample, TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Inventory
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
@@ -188,8 +188,6 @@ LAST_PS: Final = 10 * MAX_PS
 """a time that a database may have; a task comes within a tenth of it"""
 MOST_NETWORKS: Final = 3
 """networks that may end while a task is being started before it is given up: it may be what ends them"""
-WHOLE: Final[tuple[set[Role], ...]] = ({"both"}, {"upload", "broadcast"})
-"""roles of all plans of a task"""
 _NEW_NETWORK: Final = "the network was started anew"
 _FIRST: Final = (Phase.ACTIVE, Phase.INSTALLED, Phase.INSTALLING, Phase.REMOVING)
 
@@ -332,7 +330,7 @@ class Recovery:
     def _finish_first(self, task: TaskRow, inventory: Inventory) -> None:
         """A task whose first trees may be in: hosts begin, or it waits again."""
         plans = self._plans(self._store.plans((Phase.INSTALLING, Phase.INSTALLED), task.name))
-        if set(plans) in WHOLE and all(map(inventory.complete, plans.values())):
+        if are_all(plans) and all(map(inventory.complete, plans.values())):
             try:
                 order = order_of(task.task, plans, self._computing, task.wanted, attempt=task.attempt)
                 if self._turns is not None:
@@ -369,7 +367,7 @@ class Recovery:
             self._installer.give_up(plans.values())
             self._installer.checkpoint("took back")
         active = self._plans(self._store.plans((Phase.ACTIVE,), task.name))
-        if set(active) not in WHOLE:
+        if not are_all(active):
             self._fail(task.name, "the database does not know all of its trees")
         elif not all(map(inventory.complete, active.values())):
             self.lost.add(task.name)

@@ -38,8 +38,8 @@ def order_of(
     ``ranks``, ``anew`` and ``attempt`` as in the order. In a ring every host adds up about one model, as the server
     does of a tree.
     """
-    upload = plans.get("both") or plans["upload"]
-    arriving = 1 if upload.in_network or upload.ring else len(task.workers)
+    upload = next(iter(plans.values()))
+    arriving = 1 if upload.in_network or upload.exchanged else len(task.workers)
     shards = Counter([] if wanted is None else reads(wanted, task.workers))
     return Order(
         task,
@@ -56,7 +56,7 @@ def order_of(
 
 
 def hosts_of(plan: Plan, server: str) -> tuple[str, ...]:
-    """The workers of a task in a plan of it; the server's host is a member of its ring."""
+    """The workers of a task in a plan of it; the server's host may exchange models with them."""
     return tuple(host for host in plan.workers if host != server)
 
 
@@ -225,7 +225,8 @@ class Replanner:
         workers = hosts_of(one, row.task.server)
         if workers != row.task.workers:
             self._store.place(name, workers, row.task.server, ranks_at(row.task.workers, row.ranks, workers))
-        reason = f"{'again ' if report.data['again'] else ''}round {report.data['round']}: {_described(one, workers)}"
+        kind = _described(one, len(plans), workers)
+        reason = f"{'again ' if report.data['again'] else ''}round {report.data['round']}: {kind}"
         self._store.change(name, TaskState.RESCHEDULED, report.at_ps, reason)
         self._store.history.note_replanned(one.generation, report.at_ps, int(report.data["round"]))
         task = self._store.task(name).task
@@ -270,6 +271,7 @@ class Replanner:
             self.give_up(name, one_line(error))
 
 
-def _described(plan: Plan, workers: Sequence[str]) -> str:
+def _described(plan: Plan, count: int, workers: Sequence[str]) -> str:
     kind = f"tree of {plan.root}" if plan.in_network else "ring" if plan.ring else "paths to its server"
+    kind = f"{count} trees" if plan.exchanged and count > 1 else kind
     return f"{kind}, workers {', '.join(workers)}"

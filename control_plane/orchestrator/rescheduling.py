@@ -193,7 +193,7 @@ class Rescheduler:
             if cause is not None and cause.must:
                 self._consider(row, cause)
         others = [row for row in tasks if (cause := causes[row.name]) is None or not cause.must]
-        others = [row for row in others if row.name not in self._replanner.pending and not self._in_a_ring(row)]
+        others = [row for row in others if row.name not in self._replanner.pending and not self._exchanges(row)]
         if self._installer.options.threshold is None:
             others = [row for row in others if causes[row.name] is not None]
         in_turn = sorted(others, key=lambda row: (causes[row.name] is None, row.number <= self._last, row.number))
@@ -230,7 +230,7 @@ class Rescheduler:
     def _consider(self, row: TaskRow, cause: Cause | None) -> None:
         if self._store.task(row.name).state not in AT_WORK:
             return  # while another one was given up
-        self._replanner.cancel(row.name)  # only what must go comes here with a change that waits, or in a ring
+        self._replanner.cancel(row.name)  # only what must go comes here with a change that waits, or from a ring
         row = self._store.task(row.name)
         if row.state not in AT_WORK:
             return
@@ -241,7 +241,7 @@ class Rescheduler:
             if cause is not None and cause.must:
                 self._give_up(row, cause.text, "tasks keep their lightpaths")
             return
-        if self._in_a_ring(row):
+        if self._exchanges(row):
             self._give_up(row, cause.text if cause else "", "its hosts find no other plans")
             return
         rows = self._rows(row)
@@ -273,9 +273,9 @@ class Rescheduler:
             self._installer.withdraw(changed)
             self._note_kept(row.name, trade_off, changed)
 
-    def _in_a_ring(self, row: TaskRow) -> bool:
-        """Whether its hosts have no epochs: they change between two rounds, or begin one again."""
-        return any(self._installer.plan_of(one).ring for one in self._rows(row))
+    def _exchanges(self, row: TaskRow) -> bool:
+        """Whether its hosts have the sum among themselves: they change between two rounds, or begin one again."""
+        return any(self._installer.plan_of(one).exchanged for one in self._rows(row))
 
     def _give_up(self, row: TaskRow, cause: str, otherwise: str) -> None:
         """Other trees will not do: it begins the round again with other plans, elsewhere or with fewer; or it fails."""
@@ -312,4 +312,4 @@ def _as_it_runs(row: TaskRow, olds: Mapping[Role, Plan]) -> Task:
 
 def _exchangeable(old: Plan, new: Plan) -> bool:
     """Whether hosts can change from one plan to the other within a collective: same windows, same arithmetic."""
-    return old.in_network == new.in_network and old.slots == new.slots and not old.ring and not new.ring
+    return old.in_network == new.in_network and old.slots == new.slots and not old.exchanged and not new.exchanged

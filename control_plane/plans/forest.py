@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import inf
 from typing import Final
 
 from p4reduce.base.errors import PlanError
@@ -33,6 +34,7 @@ MOST_TREES: Final = 12
 MOST_BLOCKS: Final = 64
 """trees of a plan that has one for each worker"""
 STRIPED: Final = "striped"
+_NOTHING: Final = 1e-12
 MOST_CHUNKS: Final = SLOTS // 2
 """in flight in a tree that has all slots of a switch, two for each"""
 
@@ -97,15 +99,37 @@ def predicted_forest_ps(problem: Problem, parts: Sequence[Part]) -> int:
             for hop, one in way.on_links(starts, count):
                 on_links.setdefault(hop, []).append(one)
     for ways in on_links.values():
-        free = 0
-        for one in sorted(ways, key=lambda one: one.begins):
-            free = max(free, one.begins) + one.busy
-            rest = one.rest
-        last = max(last, free + rest)
+        if max(one.begins for one in ways) + sum(one.busy for one in ways) + max(one.rest for one in ways) > last:
+            last = max(last, round(_end_of_link(ways)))
     return last
 
 
-@dataclass(frozen=True)
+def _end_of_link(ways: Sequence["_OnLink"]) -> float:
+    """When the last of all chunks that cross a link has gone its way from there, in ps.
+
+    Trees whose frames are there at the same time share the link in proportion to all that they have for it. So a tree
+    whose frames came early is through early, and a long way from here to its end does not count in full.
+    """
+    left = dict.fromkeys(ways, 1.0)  # the share of its frames that a tree has not sent yet
+    now = last = 0.0
+    while left:
+        there = [one for one in left if one.begins <= now]
+        later = min((one.begins for one in left if one.begins > now), default=inf)
+        if not there:
+            now = later
+            continue
+        busy = sum(one.busy for one in there)
+        passed = min(busy * min(left[one] for one in there), later - now)
+        now += passed
+        for one in there:
+            left[one] -= passed / busy
+            if left[one] < _NOTHING:
+                last = max(last, now + one.rest)
+                del left[one]
+    return last
+
+
+@dataclass(frozen=True, eq=False)
 class _OnLink:
     """Chunks of a tree on a directed link: when the first is there, how long all keep it busy, the way of the last."""
 

@@ -140,6 +140,8 @@ class PlanRequest:
         float32 elements of a typical collective, for plan 'best'; None: a million.
     pace_ps : int or None
         Least time between two chunks, for a tree that shares its links with others of its task; None: as links allow.
+    part : tuple of int
+        Of a plan of one of several trees at once, as of :class:`~p4reduce.control_plane.plans.plan.Plan`.
     """
 
     plan: str = "steiner"
@@ -158,6 +160,7 @@ class PlanRequest:
     layout: Layout | None = None
     elements: int | None = None
     pace_ps: int | None = None
+    part: tuple[int, int, int] = (0, 1, 1)
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
@@ -230,6 +233,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         window_wanted=wanted,
         grant=grant,
         mesh=isinstance(layout, MeshLayout),
+        part=request.part,
     )
 
 

@@ -13,7 +13,7 @@ from p4reduce.control_plane.resources import Grant
 from p4reduce.topologies import Topology
 from p4reduce.topologies.optical import lit, with_lit
 from p4reduce.workers.specs import CLOSED
-from p4reduce.workers.wire import INC_UDP_PORT
+from p4reduce.workers.wire import INC_UDP_PORT, WORD_BITS
 from p4switch.base.values import PS_PER_S, PS_PER_US, table
 
 
@@ -114,6 +114,9 @@ class Plan:
         The window that was asked for, or chosen with a margin; the slots may have cut it.
     slots_rate_bps : int
         Payload rate that ``window`` allows: window * payload / rtt.
+    part : tuple of int
+        What it carries of each tensor (:meth:`part_of`), as one of several trees at once: the sum of the weights of
+        those before it, its own weight, and the sum of all.
     """
 
     name: str
@@ -140,6 +143,22 @@ class Plan:
     deadline_ps: int | None = None
     tokens: Annotated[Mapping[tuple[str, str], int], ITEMS] = field(default_factory=dict, repr=False)
     relays: tuple[Aggregator, ...] = ()
+    part: tuple[int, int, int] = (0, 1, 1)
+
+    def part_of(self, elements: int, bits: int = WORD_BITS) -> slice:
+        """What it carries of an array: whole chunks, in proportion to its weight; nothing of an array of few chunks.
+
+        bits: of its lanes.
+        """
+        before, weight, total = self.part
+        chunk = self.lanes * (WORD_BITS // bits)
+        a, b = (-(-elements // chunk) * ends // total * chunk for ends in (before, before + weight))
+        return slice(min(a, elements), min(b, elements))
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether its hosts have the sum among themselves: round a ring, or in trees that end at none of them."""
+        return self.server is None
 
     @property
     def in_network(self) -> bool:

@@ -6,9 +6,11 @@ of a round that is communication. The sum of mean uses never exceeds a link; whe
 sum of their demands may, and their rounds are then longer than planned. Slots are for the whole demand.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil
 from typing import Final
 
 import numpy as np
@@ -17,7 +19,9 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import ring as ring_plans
 from p4reduce.control_plane.plans import steiner as steiner_plans
 from p4reduce.control_plane.plans import trees as tree_plans
-from p4reduce.control_plane.plans.problem import Problem, TreeLayout
+from p4reduce.control_plane.plans.best import FORESTS
+from p4reduce.control_plane.plans.forest import MOST_TREES, Part, slots_of_each
+from p4reduce.control_plane.plans.problem import Layout, Problem, TreeLayout, all_paths, timing
 from p4reduce.control_plane.plans.routes import Ints, Routes
 from p4reduce.control_plane.plans.steiner import Optimum, solve
 from p4reduce.control_plane.plans.trees import mst_shared
@@ -25,6 +29,8 @@ from p4reduce.control_plane.plans.trees import spt as spt_layout
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.trees import decide_trees, first_fit
 from p4reduce.control_plane.scheduling.view import (
+    DIRECTIONS,
+    LEAST_SLOTS,
     Decision,
     Direction,
     NetworkState,
@@ -35,11 +41,16 @@ from p4reduce.control_plane.scheduling.view import (
     Weights,
     decision_of,
     hop_words,
+    loads,
+    needed_slots,
     problem_of,
+    range_within,
     register_policy,
     ring_members,
 )
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.topologies.optical import View as Lit
 
 # `exact`: the cheapest trees there are under the poster's weights, by mixed-integer programming (HiGHS).
 
@@ -140,6 +151,111 @@ def ring(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
     for (node, port), bps in decision.demand_bps.items():
         view.check_link(node, state.topology.neighbour(node, port), bps)
     return decision
+
+
+# `striped`, `packing` and the like: several trees at once, each with its part of the model, over the same hosts.
+
+
+LEAST_OF_PARTS: Final = LEAST_SLOTS * MOST_TREES
+"""slots without which a switch is in none of several trees"""
+
+
+def several(name: str) -> Policy:
+    """A policy of the trees of a plan of :data:`~p4reduce.control_plane.plans.best.FORESTS`.
+
+    Planned over links that are up and not full, at the rates that are left of them, with switches that have slots left.
+    It raises `Rejection` where a link has too little left for the shares of all trees that cross it, a switch too few
+    slots for its trees, or others than the task wants would add up.
+    """
+
+    def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+        view = View(task, state, lanes)
+        view.check_hosts()
+        problem = _left_over(view)
+        try:
+            found = FORESTS[name](problem)
+        except PlanError as error:
+            able = sum(switch.capable for switch in state.topology.switches)
+            few = able - sum(switch.capable for switch in problem.topology.switches)
+            why = f"; {few} of {able} switches have fewer than {LEAST_OF_PARTS} slots left in one range" if few else ""
+            raise Rejection(f"task {task.name}: {error}{why}") from None
+        trees = [_with_paths(problem, part.layout) for part in found]
+        parts = tuple(replace(part, layout=tree) for part, tree in zip(found, trees, strict=True))
+        slots, most = _slots_of_parts(view, problem, parts)
+        decision = Decision(name, task, trees[0], trees[0], slots=slots, max_slots=most, parts=parts)
+        demand: Counter[Hop] = Counter()
+        for direction in DIRECTIONS:
+            for hop, times in loads(decision, state.topology, direction).items():
+                demand[hop] += ceil(times * task.reserved_bps)
+        for (node, port), bps in demand.items():
+            view.check_link(node, state.topology.neighbour(node, port), bps)
+        return replace(decision, demand_bps=dict(demand) if task.reserved_bps else {})
+
+    return decide
+
+
+def _left_over(view: View) -> Problem:
+    """The task's hosts in what of the network is left for it."""
+    topology, state = view.state.topology, view.state
+    nodes = [
+        replace(
+            node, capable=node.capable and ((left := state.slots_left(node.name)) is None or left >= LEAST_OF_PARTS)
+        )
+        for node in topology.nodes
+    ]
+    links = [
+        link
+        for link in topology.links
+        if topology.node(link.a).is_host
+        or topology.node(link.b).is_host
+        or all(state.residual_bps(hop) for hop in ((link.a, link.port_a), (link.b, link.port_b)))
+    ]
+    used = Counter(state.background_bps)
+    used.update(state.reserved_bps)
+    return Problem(
+        Lit(topology.name, tuple(nodes), tuple(links)),
+        ring_members(view.task),
+        None,
+        view.lanes,
+        load=used,
+        elements=view.task.elements,
+    )
+
+
+def _with_paths(problem: Problem, layout: Layout | None) -> TreeLayout:
+    """The tree with the paths that it takes in this network."""
+    assert isinstance(layout, TreeLayout)  # noqa: S101
+    paths = all_paths(problem.of(layout), layout)
+    return replace(layout, spread=False, paths={edge: paths[edge] for edge in layout.parent.items()})
+
+
+def _slots_of_parts(view: View, problem: Problem, parts: Sequence[Part]) -> tuple[dict[str, int], int]:
+    """What all trees need of switches of which it is known how many slots they have, and what each may take at most."""
+    task, total = view.task, sum(part.weight for part in parts)
+    needed = LEAST_SLOTS
+    adders: Counter[str] = Counter()
+    for part in parts:
+        assert isinstance(part.layout, TreeLayout)  # noqa: S101
+        round_trip = timing(problem, part.layout, all_paths(problem, part.layout)).rtt_ps
+        needed = max(needed, needed_slots(view, round_trip * part.weight // total))
+        adders.update(part.layout.aggregators)
+    hosts = {*problem.workers}
+    wrong = {"switches": adders.keys() & hosts, "hosts": adders.keys() - hosts}.get(task.aggregation or "", set())
+    if wrong:
+        raise Rejection(f"task {task.name}: aggregation: only {task.aggregation} may add up, not {min(wrong)}")
+    left = {name: slots for name in adders if (slots := view.state.slots_left(name)) is not None}
+    for name, slots in left.items():
+        if slots < needed * len(parts):
+            raise Rejection(
+                f"task {task.name}: switch {name} has {slots} slots left in one range, {needed} are needed for each of "
+                f"{len(parts)} trees"
+            )
+    most = min([slots // len(parts) for slots in left.values()], default=slots_of_each(len(parts)))
+    return {name: needed * adders[name] for name in left}, min(range_within(most), slots_of_each(len(parts)))
+
+
+for _name in FORESTS:
+    register_policy(_name, served=False)(several(_name))
 
 
 # `spff`: the poster's fixed scheduler: shortest path, first fit, for every local model; aggregation at G only.

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
+from math import ceil
 from typing import Final, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
+from p4reduce.control_plane.plans.forest import Part
 from p4reduce.control_plane.plans.make import PlanRequest
 from p4reduce.control_plane.plans.problem import (
     Layout,
@@ -117,6 +120,10 @@ class Decision:
     ``demand_bps`` is what it reserves on every directed link, ``slots`` what its demand needs of switches whose free
     slots are known, all trees together. Of these the first tree may take ``max_slots`` at most (None: any number), so
     that the second finds enough.
+
+    ``parts``: several trees at once over the workers' hosts and G's (:func:`ring_members`), which carry all-reduces,
+    each with its part of the model. ``upload`` and ``broadcast`` are the first one's layout then, and each may take
+    ``max_slots``.
     """
 
     policy: str
@@ -126,6 +133,7 @@ class Decision:
     demand_bps: Mapping[Hop, int] = field(default_factory=dict)
     slots: Mapping[str, int] = field(default_factory=dict)
     max_slots: int | None = None
+    parts: tuple[Part, ...] = ()
 
     @property
     def together(self) -> bool:
@@ -147,7 +155,7 @@ class Policy(Protocol):
 POLICIES: Registry[Policy] = Registry("policy", PlanError)
 """Every known policy by name; :func:`register_policy` and entry points of ``p4reduce.policies`` add to it."""
 WITHOUT_SERVER: set[str] = set()
-"""policies whose tasks have no job that pushes to G and pulls from it: the orchestrator does not take them"""
+"""policies whose tasks have no job that pushes to G and pulls from it: hosts exchange models, G's among them"""
 
 _P = TypeVar("_P", bound=Callable[..., Decision])
 
@@ -164,11 +172,11 @@ def register_policy(name: str, *, served: bool = True) -> Callable[[_P], _P]:
     return add
 
 
-def check_served(name: str) -> None:
-    """Raise `PlanError` for a policy that the orchestrator cannot run."""
+def check_served(name: str, what: str) -> None:
+    """Raise `PlanError` for a policy of whose tasks ``what`` is not possible."""
     if name in WITHOUT_SERVER:
         raise PlanError(
-            f"policy {name!r} exchanges models between hosts, but tasks of an orchestrator push to their server and "
+            f"policy {name!r} exchanges models between hosts, but {what} needs tasks that push to their server and "
             f"pull from it; choose one of {', '.join(sorted(POLICIES.keys() - WITHOUT_SERVER))}"
         )
 
@@ -248,6 +256,7 @@ def hop_words(graph: SwitchGraph, residual_bps: Ints, demand_bps: int) -> Ints:
 
 
 Direction = Literal["upload", "broadcast"]
+DIRECTIONS: Final[tuple[Direction, ...]] = ("upload", "broadcast")
 LEAST_SLOTS = 2
 """slots without which a switch cannot take part in any job"""
 
@@ -541,11 +550,23 @@ def copies(task: Task, topology: Topology, layout: Layout, direction: Direction)
     return dict(found)
 
 
+def loads(decision: Decision, topology: Topology, direction: Direction) -> Mapping[Hop, float]:
+    """The same of a decision: of several trees at once in proportion to their parts."""
+    if not decision.parts:
+        layout = decision.upload if direction == "upload" else decision.broadcast
+        return copies(decision.task, topology, layout, direction)
+    total = sum(part.weight for part in decision.parts)
+    found: Counter[Hop] = Counter()
+    for part in decision.parts:
+        if part.layout is not None:
+            for hop, times in copies(decision.task, topology, part.layout, direction).items():
+                found[hop] += times * part.weight
+    return {hop: times / total for hop, times in found.items()}
+
+
 def consumed(decision: Decision, topology: Topology) -> int:
     """Copies of a frame on links in both directions, hosts' links included: the poster's consumed bandwidth over b."""
-    up = copies(decision.task, topology, decision.upload, "upload")
-    down = copies(decision.task, topology, decision.broadcast, "broadcast")
-    return sum(up.values()) + sum(down.values())
+    return ceil(sum(sum(loads(decision, topology, way).values()) for way in DIRECTIONS))
 
 
 def chunk_bytes(decision: Decision, topology: Topology, lanes: int) -> int:
@@ -588,7 +609,7 @@ def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> D
 
 
 def ring_members(task: Task) -> tuple[str, ...]:
-    """The hosts of a task's ring in rank order: the local models', then G's."""
+    """Hosts that exchange a task's models, in rank order: the local models', then G's."""
     return (*task.workers, task.server)
 
 
@@ -597,7 +618,8 @@ def plan_requests(
 ) -> list[PlanRequest]:
     """One job that does push_pull when both trees are the same; else a job that pushes, then one that pulls.
 
-    A ring is one job that does all_reduce, of which G's host is the last worker (:func:`ring_members`).
+    A ring is one job that does all_reduce, of which G's host is the last worker (:func:`ring_members`). Several trees
+    are one such job each.
 
     Parameters
     ----------
@@ -615,20 +637,25 @@ def plan_requests(
     Returns
     -------
     list of PlanRequest
-        One, or two: upload (push), broadcast (pull).
+        One, or two: upload (push), broadcast (pull); or one for each of several trees.
     """
+    exchanged = bool(decision.parts) or isinstance(decision.upload, RingLayout)
     layouts = [decision.upload] if decision.together else [decision.upload, decision.broadcast]
+    parts = decision.parts or [Part(layout) for layout in layouts]
+    ends = [0, *accumulate(part.weight for part in parts)]
     return [
         PlanRequest(
             plan=decision.policy,
             job=job + offset,
             epoch=epoch,
-            workers=ring_members(decision.task) if isinstance(layout, RingLayout) else decision.task.workers,
-            server=None if isinstance(layout, RingLayout) else decision.task.server,
+            workers=ring_members(decision.task) if exchanged else decision.task.workers,
+            server=None if exchanged else decision.task.server,
             lanes=lanes,
             priority=decision.task.priority if priority is None else priority,
-            layout=layout,
-            max_slots=decision.max_slots if offset == 0 else None,
+            layout=part.layout,
+            max_slots=decision.max_slots if offset == 0 or decision.parts else None,
+            pace_ps=part.pace_ps,
+            part=(ends[offset], part.weight, ends[-1]) if decision.parts else (0, 1, 1),
         )
-        for offset, layout in enumerate(layouts)
+        for offset, part in enumerate(parts)
     ]

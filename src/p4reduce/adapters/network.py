@@ -22,8 +22,7 @@ from p4reduce.group.backend import COLLECTIVES, Call, Figure, FloatArray, Served
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.remote import Membership
 from p4reduce.group.rendezvous import Rendezvous
-from p4reduce.network.jobs.asynchronous import shares
-from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled, parts_of
 from p4reduce.network.virtual import Stop
 from p4reduce.runs.jobs import tree_requests
 from p4reduce.runs.launch import Listener
@@ -74,7 +73,7 @@ class Group:
         self,
         name: str,
         hosts: tuple[str, ...],
-        trees: Sequence[tuple[Job, int]],
+        trees: Sequence[Job],
         folder: Path,
         *,
         changed: threading.Condition,
@@ -336,18 +335,18 @@ class SharedNetwork:
 
     # --- inside
 
-    def _install(self, plan: str, hosts: tuple[str, ...], elements: int | None) -> list[tuple[Job, int]]:
-        """The trees of a job, and the weight of each."""
+    def _install(self, plan: str, hosts: tuple[str, ...], elements: int | None) -> list[Job]:
+        """The trees of a job."""
         controller = self._switches.controller
         problem = Problem(self.topology, hosts, lanes=controller.program.lanes, elements=elements)
         named, parts = trees_named(plan, problem)
         request = PlanRequest(named, job=0, workers=hosts, elements=elements)
-        trees: list[tuple[Job, int]] = []
+        trees: list[Job] = []
         try:
-            for one, part in zip(tree_requests(request, parts, controller.resources.slots), parts, strict=True):
+            for one in tree_requests(request, parts, controller.resources.slots):
                 installed = controller.start_job(replace(one, job=self._free_number()))
                 try:
-                    trees.append((self._network.add(installed), part.weight))
+                    trees.append(self._network.add(installed))
                 except BaseException:
                     controller.uninstall(installed)
                     raise
@@ -357,14 +356,14 @@ class SharedNetwork:
         return trees
 
     def _free_number(self) -> int:
-        used = {job.plan.job for group in self._groups.values() for job, _ in group.trees}
+        used = {job.plan.job for group in self._groups.values() for job in group.trees}
         while True:
             self._numbers = self._numbers % MOST_JOBS + 1
             if self._numbers not in used:
                 return self._numbers
 
-    def _uninstall(self, trees: Sequence[tuple[Job, int]]) -> None:
-        for job, _ in trees:
+    def _uninstall(self, trees: Sequence[Job]) -> None:
+        for job in trees:
             self._network.give_up(job)
             self._network.retire(job)
             self._switches.controller.uninstall(job.plan)
@@ -427,12 +426,10 @@ class SharedNetwork:
 
     def _parts(self, group: Group, call: Call) -> list[tuple[Job, slice]]:
         """Which trees carry a collective, and what each does of it."""
-        first = group.trees[0][0]
+        first = group.trees[0]
         if call.operation == "barrier":
             return [(first, slice(None))]
-        bounds = shares(call.array.size, [weight for _, weight in group.trees], first.plan.lanes)
-        found = [(job, slice(a, b)) for (job, _), (a, b) in zip(group.trees, bounds, strict=True) if b > a]
-        return found or [(first, slice(None))]
+        return parts_of(group.trees, call.array.size) or [(first, slice(None))]
 
     def _collect(self, opened: list[Group]) -> None:
         for group in opened:
@@ -449,7 +446,7 @@ class SharedNetwork:
                     del group.open.active[index]
             else:
                 if not group.open.active and not group.open.unposted:
-                    most = [max(one.saturated for one in self._network.statuses(job)) for job, _ in group.trees]
+                    most = [max(one.saturated for one in self._network.statuses(job)) for job in group.trees]
                     beyond = most != group.saturated and group.open.calls[0].options.words
                     group.saturated = most
                     group.finish(SaturatedError(f"{group.label}: a sum of int32 lies beyond int32") if beyond else None)

@@ -5,6 +5,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,7 @@ from p4reduce.group.membership import Decision
 from p4reduce.network.flow import FlowNetwork
 from p4reduce.network.flow_jobs import nearest_sum
 from p4reduce.network.jobs.asynchronous import shares
-from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.network import Job, parts_of
 from p4reduce.network.jobs.specs import exchanged
 from p4reduce.network.sharing import Bools
 from p4reduce.runs.experiment import Experiment
@@ -95,7 +96,6 @@ class RunJobs(ABC):
         self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
         self._trees: list[Job] = []
         self._owners: dict[tuple[str, ...], list[Job]] = {}
-        self._weights: list[int] = []
 
     @property
     def jobs(self) -> list[Job]:
@@ -262,14 +262,12 @@ class RunJobs(ABC):
 
     def _start_trees(self) -> list[Job]:
         """The jobs of the whole group's sums: one, but where the plan has several trees."""
-        self._weights, requests = self._tree_requests(self.topology, self.workers)
-        return [self._start_job(request) for request in requests]
+        return [self._start_job(request) for request in self._tree_requests(self.topology, self.workers)]
 
-    def _tree_requests(self, topology: Topology, workers: tuple[str, ...]) -> tuple[list[int], list[PlanRequest]]:
-        """The trees of these workers' sums, and the weight of each. `PlanError` where there are none."""
+    def _tree_requests(self, topology: Topology, workers: tuple[str, ...]) -> list[PlanRequest]:
+        """The trees of these workers' sums. `PlanError` where there are none."""
         name, parts = trees_of(self.experiment, topology, workers, several=self.may_stripe)
-        requests = tree_requests(self._request(MAIN_JOB, name, workers, None), parts, self.slots)
-        return [part.weight for part in parts], requests
+        return tree_requests(self._request(MAIN_JOB, name, workers, None), parts, self.slots)
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
         """What a job of this run asks for."""
@@ -313,11 +311,8 @@ class RunJobs(ABC):
 
     def _parts(self, job: Job, operation: str, elements: int, bits: int = WORD_BITS) -> list[Part]:
         """Which jobs carry a collective of ``elements``, and what of it each of them does. bits: of its lanes."""
-        trees = self._trees if job is self.main and operation == "all_reduce" else [job]
-        weights = self._weights if len(trees) > 1 else [1]
-        bounds = shares(elements, weights, self.experiment.lanes * (WORD_BITS // bits))
-        found = [(tree, slice(a, b)) for tree, (a, b) in zip(trees, bounds, strict=True) if b > a]
-        return found or [(job, slice(0, elements))]
+        trees = self._trees if job is self.main and operation == "all_reduce" else []
+        return parts_of(trees, elements, bits) or [(job, slice(0, elements))]
 
 
 def trees_of(
@@ -345,10 +340,12 @@ def tree_requests(request: PlanRequest, parts: Sequence[TreePart], slots: int) -
     if len(parts) > 1:
         share = slots_of_each(len(parts), slots)
         most = min(share, most or share)
+    ends = [0, *accumulate(part.weight for part in parts)]
     return [
         replace(
             request,
             job=request.job if number == 0 else FIRST_TREE_JOB + number - 1,
+            part=(ends[number], part.weight, ends[-1]),
             layout=part.layout,
             max_slots=most,
             pace_ps=part.pace_ps,

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.plans.forest import predicted_forest_ps, striped
+from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.group.errors import SaturatedError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.runs.virtual.cluster import Cluster, build_topology, worker_hosts
 from p4reduce.runs.virtual.incidents import Incident
 
 RACKS = "leaf-spine:leaves=4,spines=2,hosts=4,servers=0,rate=10G,capable=leaf*"
@@ -29,6 +31,21 @@ def test_four_racks_are_as_fast_as_a_worker_s_link():
     assert striped.prediction_differences == []
     assert striped.plan == "striped"
     assert run("best").plan == "best (striped)"
+
+
+def test_the_prediction_knows_which_trees_are_on_a_link_at_once():
+    """Links of 3 us, and of some trees several copies: the end of each is its own turn on the busiest link."""
+    edges = "+".join(f"edge{pod}-{number}" for pod in (1, 2, 3, 4) for number in (1, 2))
+    given = Experiment(
+        topology=f"fat-tree:k=4,servers=0,rate=10G,delay=3us,capable={edges}",
+        workers=9,
+        elements=16_384,
+        plan="striped",
+    )
+    topology = build_topology(given)
+    problem = Problem(topology, worker_hosts(topology, 9), lanes=given.lanes, elements=given.elements)
+    took = run_experiment(given).network.communication_ps
+    assert predicted_forest_ps(problem, striped(problem)) == pytest.approx(took, rel=0.05)
 
 
 @pytest.mark.parametrize("elements", [1, 255, 256, 257, 1024, 1025, 5000])

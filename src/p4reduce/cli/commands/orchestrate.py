@@ -26,7 +26,6 @@ from p4reduce.control_plane.orchestrator import (
 )
 from p4reduce.control_plane.orchestrator.options import ENDED
 from p4reduce.control_plane.scheduling import policy_named
-from p4reduce.control_plane.scheduling.view import check_served
 from p4reduce.control_plane.tdm.registry import check_turns
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background, parse_background
@@ -47,7 +46,6 @@ NETWORK: Final = "p4reduce.views.live.tasks_network"
 def orchestrate(flags: Orchestrate) -> None:
     """Run the tasks, on a network that is there or is started."""
     output = Output(as_json=flags.as_json)
-    check_served(flags.policy)
     most = bundled(flags.lanes).slots
     if flags.switch_slots is not None and flags.switch_slots > most:
         raise BadInput(f"--switch-slots: {flags.switch_slots}, must be 2..{most}")

@@ -10,21 +10,32 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from p4reduce.base.errors import PlanError
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.cli.flags.schedule import PrioritiesCompare, PrioritiesPolicies
+from p4reduce.control_plane import PLANS
 from p4reduce.control_plane.priorities import PRIORITY_POLICIES, jain
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
 from p4reduce.play.priorities.governed import Alone, Governed, Governing, Knowledge, run_governed
 from p4reduce.play.priorities.run import JobResult, run
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
-from p4switch.base.values import parse_delay
+from p4switch.base.values import parse_delay, short
 
 # Files that say which jobs share a network: YAML, as ``p4reduce example priorities`` prints one.
 
 
 MOST_JOBS: Final = 64
 _Time = Annotated[int, BeforeValidator(parse_delay)]
+WITHOUT_SERVER: Final = ("all-to-all", "ring")
+"""plans of jobs that have no server"""
 _LATENCY: Final = 100_000_000
 _READ_EVERY: Final = 40_000_000
+
+
+def _plan(value: object) -> object:
+    """The name of a plan that jobs may have."""
+    names = [name for name in PLANS if name not in WITHOUT_SERVER]
+    if value not in names:
+        raise ValueError(f"{short(value)} is none of {', '.join(names)}")
+    return value
 
 
 class JobEntry(BaseModel):
@@ -35,6 +46,7 @@ class JobEntry(BaseModel):
     name: str | None = None
     workers: Annotated[tuple[str, ...], Field(min_length=1)]
     server: str
+    plan: Annotated[str, BeforeValidator(_plan)] = "steiner"
     elements: Annotated[int, Field(strict=True, ge=1)]
     phi: Annotated[float | None, Field(gt=0, lt=1)] = None
     compute: _Time | None = None
@@ -107,7 +119,9 @@ def prepare(document: JobsDocument) -> JobsFile:
     """Measure every job alone, and give those with ``phi`` their computing time. Errors as of ``run``."""
     jobs, takes = [], []
     for number, entry in enumerate(document.jobs):
-        bare = JobDescription(entry.workers, entry.server, entry.elements, entry.compute or 0, name=f"job{number}")
+        bare = JobDescription(
+            entry.workers, entry.server, entry.elements, entry.compute or 0, entry.plan, name=f"job{number}"
+        )
         alone = Description(document.topology, (replace(bare, compute_ps=0),), rounds=2)
         takes.append(round(run(alone).jobs[0].iteration_ps))
         job = bare if entry.phi is None else with_phi(bare, takes[-1], entry.phi)

@@ -235,7 +235,8 @@ class Orchestrate:
     topology: Annotated[str | None, Flag(TOPOLOGY, "-t", parse=network,
             default="the network that runs at the socket")] = None  # fmt: skip
     policy: Annotated[str, Flag("Policy that chooses the trees of tasks: steiner, overlay-mst, spt, exact, spff-ina "
-            "or spff.", "-p", parse=named(POLICIES))] = "steiner"  # fmt: skip
+            "or spff; or what hosts exchange models in: ring, packing or another plan of several trees.", "-p",
+            parse=named(POLICIES))] = "steiner"  # fmt: skip
     lanes: Lanes = 256
     time: PacketsOrFlow = "virtual"
     threshold: Annotated[float, Flag("Ratio of what a swap of a running task's trees saves to what it costs, from "

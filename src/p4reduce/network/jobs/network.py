@@ -2,7 +2,7 @@
 
 import importlib.resources
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -374,6 +374,12 @@ class Job:
         if self.repeated or self.bare:
             parts.append(_times(predict(self.plan, Operation.ALL_REDUCE, 1, lead=0), self.repeated - self.bare))
         return add(*parts)
+
+
+def parts_of(trees: Iterable[Job], elements: int, bits: int = WORD_BITS) -> list[tuple[Job, slice]]:
+    """What each of several trees carries of an array; those that carry something. bits: of its lanes."""
+    found = [(tree, tree.plan.part_of(elements, bits)) for tree in trees]
+    return [(tree, part) for tree, part in found if part.start < part.stop]
 
 
 def _times(traffic: Mapping[Hop, Traffic], count: int) -> dict[Hop, Traffic]:

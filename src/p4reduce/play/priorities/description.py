@@ -39,7 +39,7 @@ class JobDescription:
     compute_ps : int
         One worker's computation in a round, without jitter, picoseconds.
     plan : str
-        Name of the planner: 'steiner' and the like, or 'ps'.
+        Name of the planner: 'steiner' and the like, or 'ps'; or of several trees at once, as 'packing'.
     staleness : int or None
         Rounds by which a worker may be ahead of the slowest: 0 is synchronous; None: without a bound. With others than
         0 each worker is a job of its own with the server (`network/jobs/asynchronous.py`), ``plan`` must be 'ps'.

@@ -11,7 +11,6 @@ import finsy as fy
 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import stats_cell
-from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.priorities import (
     JOB_CLASSES,
     Decision,
@@ -28,6 +27,7 @@ from p4reduce.network.jobs.network import EmbeddedSwitches, Job, bundled
 from p4reduce.network.jobs.specs import chunk_times
 from p4reduce.play.priorities.description import Classes, Description, Fixed, JobSeen
 from p4reduce.play.priorities.run import Run, RunResult
+from p4reduce.topologies.model import Hop
 from p4switch.base.values import PS_PER_US
 
 # What policies are told of jobs while these run: by an oracle, by the switches' counters, or nothing.
@@ -64,12 +64,22 @@ def job_name(number: int) -> str:
     return f"job{number:04}"
 
 
+def times_of(trees: Sequence[Job]) -> dict[Hop, float]:
+    """How long a chunk of a job occupies each directed link, ps; several trees have their parts of each."""
+    found: Counter[Hop] = Counter()
+    for job in trees:
+        _, weight, total = job.plan.part
+        for hop, time_ps in chunk_times(job.plan).items():
+            found[hop] += time_ps * weight
+    return {hop: time_ps / total for hop, time_ps in found.items()}
+
+
 class Oracle:
     """Knows the description, times alone, and how far every job has come."""
 
-    def __init__(self, description: Description, alone: Sequence[Alone], plans: Sequence[Plan]) -> None:
+    def __init__(self, description: Description, alone: Sequence[Alone], trees: Sequence[Sequence[Job]]) -> None:
         self._description, self._alone = description, alone
-        self._links = [frozenset(chunk_times(plan)) for plan in plans]
+        self._links = [frozenset(times_of(own)) for own in trees]
 
     def facts(self, seen: Sequence[JobSeen], sent: Sequence[float], now_ps: int) -> list[JobFacts]:
         """Of all jobs."""
@@ -127,12 +137,12 @@ class Watcher:
     ``told`` has every forecast of each job, for reports of their error.
     """
 
-    def __init__(self, plans: Sequence[Plan], read_every_ps: int) -> None:
-        self._links = [frozenset(chunk_times(plan)) for plan in plans]
-        self._detectors = [FlowDetector(QUIET_READINGS * read_every_ps) for _ in plans]
-        self._predictors = [Predictor() for _ in plans]
-        self._flows: list[set[int]] = [set() for _ in plans]
-        self.told: list[list[Told]] = [[] for _ in plans]
+    def __init__(self, trees: Sequence[Sequence[Job]], read_every_ps: int) -> None:
+        self._links = [frozenset(times_of(own)) for own in trees]
+        self._detectors = [FlowDetector(QUIET_READINGS * read_every_ps) for _ in trees]
+        self._predictors = [Predictor() for _ in trees]
+        self._flows: list[set[int]] = [set() for _ in trees]
+        self.told: list[list[Told]] = [[] for _ in trees]
 
     def learn(self, read_ps: int, readings: Mapping[int, "Reading"], now_ps: int) -> bool:
         """Readings of some jobs' counters, by number, have arrived; whether a flow has ended."""
@@ -304,7 +314,7 @@ def run_governed(description: Description, governing: Governing, alone: Sequence
         run = Run(description, policy, switches)
         policy.attach(run, switches.controller)
         result = run.result()
-        return Governed(result, policy.accuracy(), policy.readings, tuple(job.priority for job in run.jobs))
+        return Governed(result, policy.accuracy(), policy.readings, tuple(job.priority for job, *_ in run.trees))
 
 
 class _Governor(Fixed):
@@ -328,14 +338,13 @@ class _Governor(Fixed):
     def attach(self, run: Run, controller: Controller) -> None:
         """The jobs are installed, and have not begun."""
         self._run, self._controller = run, controller
-        plans = [job.plan for job in run.jobs]
         match self._governing.knowledge:
             case Knowledge.ORACLE:
-                self._oracle = Oracle(self._description, self._alone, plans)
+                self._oracle = Oracle(self._description, self._alone, run.trees)
             case Knowledge.PREDICTED:
-                self._watcher = Watcher(plans, self._governing.every_ps)
-                self._cells = [_cells(job) for job in run.jobs]
-        self._chunk_times = [chunk_times(plan) for plan in plans]
+                self._watcher = Watcher(run.trees, self._governing.every_ps)
+                self._cells = [[cell for job in own for cell in _cells(job)] for own in run.trees]
+        self._chunk_times = [times_of(own) for own in run.trees]
         self._ask(run.seen, 0)
         if self._watcher is not None or asked_within(self._governing.policy):
             run.clockwork.at(0, self._tick)
@@ -426,7 +435,9 @@ class _Governor(Fixed):
         done = [
             (int(records[index]["low"]) - int(records[index]["start"]))
             / max(1, int(records[index]["end"]) - int(records[index]["start"]))
-            for index in run.jobs[seen.number].members.values()
+            for job in run.trees[seen.number]
+            for index in job.members.values()
+            if job.carried
         ]
         return min(1.0, max(0.0, min(done)))
 
@@ -463,14 +474,16 @@ class _Governor(Fixed):
         active = [one.number for one in seen if self._sending(one)]
         for number in active:
             own = decision.weights.get(job_name(number), 1.0)
-            pace = 0
+            pace = 0.0
             for hop, time_ps in self._chunk_times[number].items():
                 others = sum(
                     decision.weights.get(job_name(other), 1.0) for other in active if hop in self._chunk_times[other]
                 )
-                pace = max(pace, round(time_ps * others / own))
-            for index in run.jobs[number].members.values():
-                run.network.endpoints.change_pace(index, pace)
+                pace = max(pace, time_ps * others / own)
+            for job in run.trees[number]:
+                _, weight, total = job.plan.part
+                for index in job.members.values():
+                    run.network.endpoints.change_pace(index, round(pace * total / weight))
 
     @staticmethod
     def _sending(seen: JobSeen) -> bool:

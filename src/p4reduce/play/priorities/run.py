@@ -7,19 +7,24 @@ the end is known to the last bit, whatever order frames came in.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from p4reduce.control_plane.counters import Traffic, add
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans.best import FORESTS
+from p4reduce.control_plane.scheduling import NetworkState, Task, plan_requests, policy_named
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.asynchronous import (
     AsynchronousTraining,
     BatchOrder,
     Clockwork,
     ControllerOrder,
+    Done,
     SwitchOrder,
     group_of,
     install,
 )
-from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled, parts_of
 from p4reduce.play.priorities.description import POLICIES, Classes, ClassWriter, Description, JobSeen, Policy
 from p4reduce.play.priorities.models import Digits, FloatArray, Model, Score, WholeNumbers
 from p4reduce.workers.operation import Post
@@ -221,14 +226,21 @@ class Synchronous(Training):
     def __init__(self, stage: Stage, number: int, pushes: int, pulls: int) -> None:
         super().__init__(stage, number)
         about = self._about
-        request = PlanRequest(about.plan, job=number + 1, workers=about.workers, server=about.server, priority=pushes)
-        plan = stage.controller.start_job(request)
-        if pulls != pushes:
-            stage.controller.change_priority(plan, pushes, pulls)
-        self._job = stage.network.add(plan, self._model.numbers)
-        stage.network.set_class(self._job, pushes, pulls)
-        self.jobs: list[Job] = [self._job]
+        self.jobs: list[Job] = []
+        for request in self._requests(pushes):
+            plan = stage.controller.start_job(request)
+            if pulls != pushes:
+                stage.controller.change_priority(plan, pushes, pulls)
+            self.jobs.append(stage.network.add(plan, self._model.numbers))
+            stage.network.set_class(self.jobs[-1], pushes, pulls)
         self._pulled = [self._weights.copy() for _ in about.workers]
+
+    def _requests(self, priority: int) -> list[PlanRequest]:
+        """What its plan asks for, in this class."""
+        about = self._about
+        return [
+            PlanRequest(about.plan, self._number + 1, workers=about.workers, server=about.server, priority=priority)
+        ]
 
     def begin(self) -> None:
         """Its workers begin to compute."""
@@ -249,11 +261,19 @@ class Synchronous(Training):
         stage, now = self._stage, self._stage.network.now
         if self._seen.iteration == iteration:  # the first of the round
             self._seen.iteration, self._seen.started_ps = iteration + 1, now
-            self._job.note("push_pull", self._model.elements)
+            self._note()
             stage.apply(stage.policy.started(self._seen, stage.seen, now))
+        self._communicate(rank, iteration, gradient)
+
+    def _note(self) -> None:
+        """A round's collective is about to begin."""
+        self.jobs[0].note("push_pull", self._model.elements)
+
+    def _communicate(self, rank: int, iteration: int, gradient: FloatArray) -> None:
+        """A worker pushes its gradient and pulls the weights."""
         post = Post(Collective.PUSH_PULL, gradient, self._pulled[rank], iteration)
-        index = self._job.members[self._about.workers[rank]]
-        stage.clockwork.post(index, post, lambda done_ps: self._pulled_by(rank, done_ps))
+        index = self.jobs[0].members[self._about.workers[rank]]
+        self._stage.clockwork.post(index, post, lambda done_ps: self._pulled_by(rank, done_ps))
 
     def _pulled_by(self, rank: int, done_ps: int) -> None:
         stage, ends = self._stage, self._ends
@@ -269,15 +289,62 @@ class Synchronous(Training):
     def _serve(self, iteration: int) -> None:
         """The global model takes part in round after round."""
         if iteration < self._stage.description.rounds:
-            assert self._job.server is not None  # noqa: S101
+            server = self.jobs[0].server
+            assert server is not None  # noqa: S101
             rate = self._model.learning_rate
             served = Post(Collective.PUSH_PULL, None, self._weights, iteration, learning_rate=rate)
-            self._stage.clockwork.post(self._job.server, served, lambda _done: self._serve(iteration + 1))
+            self._stage.clockwork.post(server, served, lambda _done: self._serve(iteration + 1))
 
     def check(self) -> None:
         """The weights are what they must be, everywhere. Raises ``ClusterError``."""
         for name, own in [("the server", self._weights), *zip(self._about.workers, self._pulled, strict=True)]:
             self._model.check(f"job {self._number}, {name}", own)
+
+
+class Exchanging(Synchronous):
+    """The same in several trees at once: hosts exchange gradients, the server's zeros, and each updates its weights."""
+
+    _serves = False
+
+    def _requests(self, priority: int) -> list[PlanRequest]:
+        about, stage = self._about, self._stage
+        task = Task(about.name or f"job {self._number}", about.server, about.workers, self._model.elements)
+        state = NetworkState(stage.network.switches.topology)
+        decision = policy_named(about.plan)(task, state, lanes=stage.description.lanes)
+        return plan_requests(decision, job=JOBS_APART * (self._number + 1), priority=priority)
+
+    def _note(self) -> None:
+        for job, part in parts_of(self.jobs, self._model.elements):
+            job.note("all_reduce", part.stop - part.start)
+        if not self._serves:
+            self._serve(self._seen.iteration - 1)
+
+    def _communicate(self, rank: int, iteration: int, gradient: FloatArray) -> None:
+        host, weights = self._about.workers[rank], self._pulled[rank]
+        self._exchange(host, iteration, gradient, weights, lambda done_ps: self._pulled_by(rank, done_ps))
+
+    def _serve(self, iteration: int) -> None:
+        """The server's host takes part from when the first worker does, so that counters tell when a round begins."""
+        self._serves = self._seen.iteration > iteration
+        if self._serves:
+            zeros = np.zeros_like(self._weights)
+            self._exchange(self._about.server, iteration, zeros, self._weights, lambda _: self._serve(iteration + 1))
+
+    def _exchange(self, host: str, iteration: int, given: FloatArray, weights: FloatArray, then: Done) -> None:
+        """A host takes part in an all-reduce; afterwards its weights are new."""
+        total = np.zeros_like(given)
+        parts = parts_of(self.jobs, self._model.elements)
+        ends: list[int] = []
+
+        def done(done_ps: int) -> None:
+            ends.append(done_ps)
+            if len(ends) == len(parts):
+                weights[:] -= np.float32(self._model.learning_rate / len(self._about.workers)) * total
+                then(max(ends))
+
+        for job, part in parts:
+            post = Post(Collective.ALL_REDUCE, given[part], total[part], iteration)
+            self._stage.clockwork.post(job.members[host], post, done)
 
 
 @dataclass
@@ -311,12 +378,13 @@ class Run(Stage):
         first = policy.begin(description)
         self._training: list[Training] = []
         for number, one in enumerate(description.jobs):
-            kind = Stale if one.asynchronous else Synchronous
+            kind = Stale if one.asynchronous else Exchanging if one.plan in FORESTS else Synchronous
             training: Training = kind(self, number, *both(first[number]))
             self._training.append(training)
             self.parts.append(training.jobs)
-        self.jobs = [parts[0] for parts in self.parts]
-        """the first part of each job of the description: its only one where workers wait for each other"""
+        pairs = zip(description.jobs, self.parts, strict=True)
+        self.trees = [parts[:1] if one.asynchronous else parts for one, parts in pairs]
+        """what carries each job of the description; of one whose workers do not wait for each other the first part"""
 
     def result(self) -> RunResult:
         """Let everything happen, and check it."""

@@ -30,7 +30,7 @@ from p4reduce.group.checkpoint import Checkpoint
 from p4reduce.group.checkpoint import State as Saved
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.flow_jobs import Carrier, FlowJobs
-from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.network import Job, JobNetwork, parts_of
 from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Link
@@ -174,9 +174,9 @@ class TaskRun:
     """Where a task stands. ``step`` is called whenever something may have ended.
 
     Both directions on one tree: PUSH_PULL, where the server answers chunk by chunk. On two trees, or with an
-    aggregation time: PUSH, then the server adds and updates, then PULL. Round a ring, which the server's host is a
-    member of with zeros: ALL_REDUCE, then every host updates. Either way weights become w - step * sum, with
-    step = float32(rate / n), as the server's core computes them.
+    aggregation time: PUSH, then the server adds and updates, then PULL. Round a ring, or in several trees at once, of
+    which the server's host is a member with zeros: ALL_REDUCE, then every host updates. Either way weights become
+    w - step * sum, with step = float32(rate / n), as the server's core computes them.
 
     With ``turns`` it trains when it is told to (`begin_round`), and communicates as soon as it is ``lit``; before that
     it is 'idle'.
@@ -221,9 +221,9 @@ class TaskRun:
         self._began_ps = 0
 
     @property
-    def ring(self) -> bool:
+    def exchanged(self) -> bool:
         """Whether its hosts reduce among themselves."""
-        return bool(self.upload.plan.ring)
+        return self.upload.plan.exchanged
 
     @property
     def at_once(self) -> bool:
@@ -232,18 +232,21 @@ class TaskRun:
 
     @property
     def upload(self) -> Job:
-        """The job that gradients travel in."""
-        return self.jobs["both"] if "both" in self.jobs else self.jobs["upload"]
+        """The job that gradients travel in; of several trees the first."""
+        return self.jobs.get("upload") or next(iter(self.jobs.values()))
 
     @property
-    def broadcast(self) -> Job:
-        """The job that weights travel in."""
-        return self.jobs["both"] if "both" in self.jobs else self.jobs["broadcast"]
+    def present(self) -> list[Job]:
+        """The jobs of the present phase: one, or of several trees those that carry anything."""
+        if self.exchanged:
+            return [job for job, _ in parts_of(self.jobs.values(), self.order.task.elements)]
+        sends = self.phase in ("broadcasting", "restoring")
+        return [self.jobs.get("broadcast", self.upload) if sends else self.upload]
 
     @property
-    def job(self) -> Job:
-        """The job of the present phase."""
-        return self.broadcast if self.phase in ("broadcasting", "restoring") else self.upload
+    def endpoints(self) -> list[int]:
+        """Of the present phase."""
+        return [index for job in self.present for index in job.endpoints]
 
     @property
     def begun(self) -> bool:
@@ -305,7 +308,7 @@ class TaskRun:
         self.phase = "restoring"
         for array in self.arrays:
             array[:] = 0
-        self.due = dict.fromkeys(self.job.endpoints, now_ps)
+        self.due = dict.fromkeys(self.endpoints, now_ps)
 
     def _ready(self, now_ps: int) -> None:
         """All hosts have data and model."""
@@ -329,11 +332,12 @@ class TaskRun:
         self.checkpoint[:] = self.weights
         for array, rank, worker in zip(self.arrays, self.order.all_ranks, task.workers, strict=True):
             array[:] = gradient(task.name, rank, self.round, self._held)
-            self.due[self.upload.members[worker]] = now_ps + self.order.training_ps[worker]
+            for job in self.present:
+                self.due[job.members[worker]] = now_ps + self.order.training_ps[worker]
         self.times["trained_ps"] = max(self.due.values())
-        if self.ring:
+        if self.exchanged:
             self.sum[:] = 0
-        self.due[self._serving(self.upload)] = min(self.due.values())
+        self.due |= dict.fromkeys(map(self._serving, self.present), min(self.due.values()))
 
     def rest(self) -> None:
         """Do nothing until the next round is to begin."""
@@ -380,8 +384,8 @@ class TaskRun:
             return False
         if self.phase == "aggregating":
             self._aggregated(now_ps)
-            return not self.ring
-        indices = self.job.endpoints
+            return not self.exchanged
+        indices = self.endpoints
         records = self.network.endpoints.records[indices]
         if isinstance(self.network, JobNetwork) and (records["failed_seq"] >= 0).any():
             return self._give_up(self.network.status(indices[int(records["failed_seq"].argmax())]).error or "failed")
@@ -393,7 +397,7 @@ class TaskRun:
                 return self._give_up(f"round {self.round}: {fault}")
             self._ready(now_ps)
             return True
-        if self.phase == "training" and (self.ring or not self.at_once):
+        if self.phase == "training" and (self.exchanged or not self.at_once):
             self.times["uploaded_ps"] = done_ps
             self.wake_ps, self.phase = done_ps + self.order.aggregation_ps, "aggregating"
             return True
@@ -450,7 +454,7 @@ class TaskRun:
         step = np.float32(LEARNING_RATE / len(self.arrays))
         at_ps = self.wake_ps or now_ps
         self.wake_ps = None
-        if self.ring:  # every host has the sum, and updates its own
+        if self.exchanged:  # every host has the sum, and updates its own
             before = self.weights.copy()
             self.weights -= step * self.sum
             for array in self.arrays:
@@ -461,7 +465,7 @@ class TaskRun:
         self.weights -= step * self.sum
         self.times["aggregated_ps"] = at_ps
         self.phase = "broadcasting"
-        self.due = dict.fromkeys(self.broadcast.endpoints, now_ps)
+        self.due = dict.fromkeys(self.endpoints, now_ps)
 
     def _serving(self, job: Job) -> int:
         """Endpoint of the global model's host."""
@@ -471,13 +475,17 @@ class TaskRun:
 
     def _operation(self, index: int) -> Post:
         """What an endpoint gives and gets in the present phase."""
-        serves = index == self._serving(self.job)
-        own = self.arrays[0 if serves else list(self.job.members.values()).index(index)]
-        if self.ring:
-            if not serves:
-                return Post(Collective.ALL_REDUCE, own, own, self.round)
-            given = self.weights.copy() if self.phase == "restoring" else self.sum
-            return Post(Collective.ALL_REDUCE, given, given, self.round)
+        job = next(job for job in self.present if index in job.endpoints)
+        serves = index == self._serving(job)
+        own = self.arrays[0 if serves else list(job.members.values()).index(index)]
+        if self.exchanged:
+            restores = self.phase == "restoring"
+            if serves:
+                own = self.weights.copy() if restores else self.sum
+            own = own[job.plan.part_of(self.order.task.elements)]
+            # The bits of a model and zeros: integers add them up as they are, and a ring adds floats.
+            words = restores and job.plan.in_network
+            return Post(Collective.ALL_REDUCE, own, own, self.round, words=words)
         if self.phase in ("broadcasting", "restoring"):
             source, target = (self.weights, None) if serves else (None, own)
             return Post(Collective.PULL, source, target, self.round)

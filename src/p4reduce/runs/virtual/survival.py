@@ -126,7 +126,7 @@ class Attempts:
                     raise  # the group has no tree any more
                 raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
             self._network.advance(self._network.now + CONTROL_LATENCY_PS, check=check)
-            job = carrier.attach(*coming)
+            job = carrier.attach(coming)
         self.attempt(job, spread=False)
 
     def attempt(self, job: Job | None, *, spread: bool) -> None:
@@ -463,7 +463,7 @@ class Survival:
             case agreement.Install(epoch, decision):
                 self._install(epoch, decision)
             case agreement.Abandon() if self._carrier.coming is not None:
-                for plan in self._carrier.coming[0]:
+                for plan in self._carrier.coming:
                     self._carrier.uninstall(plan)
                 self._carrier.coming = None
             case agreement.Commit(decision, _, (_, noticed)):
@@ -545,7 +545,7 @@ class Survival:
         carrier.changing, self._stopped_ps = False, None
         job = None
         if carrier.coming is not None:
-            job, carrier.coming = carrier.attach(*carrier.coming), None
+            job, carrier.coming = carrier.attach(carrier.coming), None
         if self._raised or attempts.nothing_left:
             return
         if attempts.held and job is not None and self._first.operation in {"barrier", "push"}:

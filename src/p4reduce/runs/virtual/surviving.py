@@ -24,8 +24,8 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 
-Coming = tuple[list[Plan], list[int]]
-"""the trees of a job, and the weight of each"""
+Coming = list[Plan]
+"""the trees of a job"""
 
 
 class SurvivingCarrier(Carrier):
@@ -155,7 +155,7 @@ class SurvivingCarrier(Carrier):
     def damaged(self) -> bool:
         """Whether a job cannot go on: a link or a switch of its plan is down, or began anew."""
         plans = [job.plan for job in self.jobs] if not self.changing else []
-        plans += [] if self.coming is None else self.coming[0]
+        plans += [] if self.coming is None else self.coming
         return any((plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan) for plan in plans)
 
     def no_room(self, members: Sequence[int]) -> None:
@@ -209,7 +209,7 @@ class SurvivingCarrier(Carrier):
         workers = tuple(self.everybody[member] for member in members)
         plans: list[Plan] = []
         try:
-            weights, requests = self._requests_for(operation, root, workers)
+            requests = self._requests_for(operation, root, workers)
             first = requests[0]
             epoch = self._epochs[first.job] = self._epochs.get(first.job, -1) + 1
             server = first.server or (self.server if first.plan == "ps" else None)
@@ -221,14 +221,14 @@ class SurvivingCarrier(Carrier):
             for plan in plans:
                 self.uninstall(plan)
             raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
-        return plans, weights
+        return plans
 
-    def attach(self, plans: Sequence[Plan], weights: list[int]) -> Job:
+    def attach(self, plans: Coming) -> Job:
         """Give the hosts of installed plans their endpoints; the only job, or that of the first tree."""
         jobs = [self.network.add(plan, self.numbers) for plan in plans]
         self._jobs |= {job.plan.job: job for job in jobs}
         if plans[0].job == MAIN_JOB:
-            self._trees, self._weights = jobs, weights
+            self._trees = jobs
         return jobs[0]
 
     def job_of(self, operation: str, root: int) -> Job | None:
@@ -246,7 +246,7 @@ class SurvivingCarrier(Carrier):
             return SERVED_JOB
         return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
 
-    def _requests_for(self, operation: str, root: int, workers: tuple[str, ...]) -> tuple[list[int], list[PlanRequest]]:
+    def _requests_for(self, operation: str, root: int, workers: tuple[str, ...]) -> list[PlanRequest]:
         """As ``Carrier`` chooses: a ring only reduces, everything else goes host to host."""
         plan, server = self.plan_of_one, None
         if operation == "all_to_all":
@@ -263,4 +263,4 @@ class SurvivingCarrier(Carrier):
             server = self.server
         if plan == "ring" and server is not None:
             plan = "ps"
-        return [1], [self._request(number, plan, workers, server)]
+        return [self._request(number, plan, workers, server)]

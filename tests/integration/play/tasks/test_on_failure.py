@@ -13,6 +13,7 @@ from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
+from p4reduce.topologies import with_capable
 from p4reduce.topologies.optical import oxc
 from tests.support.orchestrated.bench import (
     OPTIONS,
@@ -41,9 +42,10 @@ def two_tasks(on_failure, **more):
     ]
 
 
-def run(tmp_path, tasks, damage, *, kills=None, **how):
+def run(tmp_path, tasks, damage, *, kills=None, capable=None, **how):
     path = tmp_path / "t.sqlite"
-    with World(two_spines(), PROGRAM) as world, open_store(path) as store:
+    topology = two_spines() if capable is None else with_capable(two_spines(), capable)
+    with World(topology, PROGRAM) as world, open_store(path) as store:
         store.submit(tasks)
         damage(world.damage)
         steps = []
@@ -77,10 +79,12 @@ PLANS = {
     "tree": {},
     "star": {"policy": "spff"},
     "ring": {"options": replace(OPTIONS, slots="whole"), "slots": 16},
+    "trees with relays": {"policy": "packing", "capable": ["leaf1"]},
+    "trees of switches": {"policy": "striped"},
 }
 
 
-SOME = [("process", "tree"), ("process", "ring"), ("host", "star")]
+SOME = [("process", "tree"), ("process", "ring"), ("host", "star"), ("process", "trees with relays")]
 REST = [(how, plan) for how in HOWS for plan in PLANS if (how, plan) not in SOME]
 
 

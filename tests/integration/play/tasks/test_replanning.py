@@ -6,7 +6,7 @@ import pytest
 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import RefusedError
-from p4reduce.control_plane.orchestrator.executor import Order
+from p4reduce.control_plane.orchestrator.executor import Order, roles
 from p4reduce.control_plane.scheduling import NetworkState, Task, plan_requests, policy_named
 from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
@@ -31,12 +31,13 @@ class Site:
 
     def order(self, task, policy, *, aggregation_ps=0, reads=(), **without):
         state = NetworkState(self.world.topology, **without)
-        requests = plan_requests(policy_named(policy)(task, state, lanes=LANES), job=self._jobs + 1)
+        decision = policy_named(policy)(task, state, lanes=LANES)
+        requests = plan_requests(decision, job=self._jobs + 1)
         self._jobs += len(requests)
         plans = [self.controller.start_job(request) for request in requests]
-        roles = ("both",) if len(plans) == 1 else ("upload", "broadcast")
+        names = roles(len(plans), trees=bool(decision.parts))
         times = dict.fromkeys(task.workers, task.training_ps)
-        return Order(task, dict(zip(roles, plans, strict=True)), times, aggregation_ps, reads)
+        return Order(task, dict(zip(names, plans, strict=True)), times, aggregation_ps, reads)
 
     def until(self, us):
         self.world.advance(us * PS_PER_US)
@@ -65,7 +66,7 @@ def check(reports, count, task=TASK):
     assert not any("error" in one.data for one in reports)
 
 
-WAYS = [("ring", 0), ("steiner", 3 * PS_PER_US), ("spff", 0), ("ring", 3 * PS_PER_US)]
+WAYS = [("ring", 0), ("hierarchical", 3 * PS_PER_US), ("spff", 0), ("striped", 3 * PS_PER_US)]
 
 
 @pytest.mark.parametrize("first", [("steiner", 0), ("ring", 0)], ids=["tree", "ring"])
@@ -87,7 +88,7 @@ def test_from_one_kind_of_plan_to_another(site, first, at_us, at_once):
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["after the round", "at once"])
-@pytest.mark.parametrize("policy", ["steiner", "ring", "spff"])
+@pytest.mark.parametrize("policy", ["steiner", "ring", "spff", "rina"])
 @pytest.mark.parametrize("at_us", [30, pytest.param(5, marks=pytest.mark.soak)])
 def test_to_other_hosts(site, policy, at_once, at_us):
     site.world.start(site.order(TASK, policy))

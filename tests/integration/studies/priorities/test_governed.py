@@ -16,13 +16,15 @@ SMALL = 16_384
 EVERY_PS = 8 * PS_PER_US
 
 
-def described(sizes: list[int], phi: float = 0.4, rounds: int = 8, **how: object) -> tuple[Description, list[Alone]]:
+def described(
+    sizes: list[int], phi: float = 0.4, rounds: int = 8, plan: str = "steiner", **how: object
+) -> tuple[Description, list[Alone]]:
     """Jobs of 3 workers and a server across two leaves with one 10G uplink, and each of them alone."""
     network = f"leaf-spine:leaves=2,spines=1,hosts={2 * len(sizes)},rate=40G,uplink=10G,delay=1us"
     jobs, alone = [], []
     for number, size in enumerate(sizes):
         a, b = 2 * number + 1, 2 * (number + len(sizes)) + 1
-        job = JobDescription((f"h{a}", f"h{a + 1}", f"h{b}"), f"h{b + 1}", SMALL * size, 0, name=f"h{a}")
+        job = JobDescription((f"h{a}", f"h{a + 1}", f"h{b}"), f"h{b + 1}", SMALL * size, 0, plan, name=f"h{a}")
         takes = round(run(Description(network, (job,), rounds=2)).jobs[0].iteration_ps)
         jobs.append(with_phi(job, takes, phi))
         alone.append(Alone(takes, 0))
@@ -116,3 +118,14 @@ def test_governing_is_checked() -> None:
         Governing(rotate_rounds=-1)
     with pytest.raises(ValueError, match="every_ps: 5, must be at least"):
         Governing(every_ps=5)
+
+
+def test_jobs_of_several_trees_are_put_in_order_as_others_are() -> None:
+    """Sums and bytes on all links are checked by the run."""
+    description, alone = described([1, 2], phi=0.5, rounds=5, control_latency_ps=5 * PS_PER_US, plan="rina")
+    found = run_governed(description, Governing("sjf", Knowledge.PREDICTED, every_ps=EVERY_PS), alone)
+    assert found.classes == (6, 5)
+    fair = run_governed(description, Governing("fair"), alone)
+    assert slowdowns(found, alone)[0] < slowdowns(fair, alone)[0] - 0.05
+    assert found.accuracy is not None
+    assert found.accuracy.median_error < 0.05

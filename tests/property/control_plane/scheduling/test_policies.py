@@ -1,5 +1,6 @@
 """Policies on random networks under random, asymmetric load: what they decide can be forwarded and fits."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -16,9 +17,11 @@ from p4reduce.control_plane.scheduling import (
     plan_requests,
     policy_named,
 )
+from p4reduce.control_plane.scheduling.view import loads
 from tests.support.effort import examples
 from tests.support.networks import GIGA, loaded_networks
 
+SEVERAL = ("striped", "packing", "rina", "hierarchical", "halving-doubling", "double-binary-tree")
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
 
 
@@ -74,6 +77,31 @@ def test_decisions_can_be_forwarded_and_fit(situation, name):
         if isinstance(layout, TreeLayout):
             assert crossed[(task.server, 1) if direction == "broadcast" else _down(state, task)] == 1
     assert decision.demand_bps == {hop: bps for hop, bps in total.items() if bps}
+
+
+@settings(max_examples=examples(20, 150), deadline=None)
+@given(situations(), st.sampled_from(SEVERAL), st.integers(1, 3000))
+def test_several_trees_can_be_forwarded_fit_and_carry_the_model_once(situation, name, elements):
+    state, task = situation
+    task = replace(task, elements=elements)
+    try:
+        decision = policy_named(name)(task, state)
+    except Rejection:
+        return
+    resources = Resources()
+    plans = [make_plan(state.topology, request, resources) for request in plan_requests(decision, job=1)]
+    ends = 0
+    for plan in plans:
+        assert (plan.server, plan.workers) == (None, (*task.workers, task.server))
+        assert all(plan.paths[pair] == plan.paths[pair[::-1]][::-1] for pair in plan.paths)
+        part = plan.part_of(elements)
+        assert part.start in (ends, part.stop)
+        ends = max(ends, part.stop)
+    assert ends == elements
+    for hop, bps in decision.demand_bps.items():
+        assert 0 < bps <= state.residual_bps(hop)
+        times = sum(loads(decision, state.topology, way).get(hop, 0) for way in ("upload", "broadcast"))
+        assert 0 <= bps - times * task.demand_bps < 2
 
 
 def _down(state, task):

@@ -8,6 +8,7 @@ from p4reduce.control_plane.counters import Operation, predict
 from p4reduce.control_plane.plans import StarLayout, TreeLayout, make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, copies, plan_requests, policy_named
+from p4reduce.control_plane.scheduling.view import loads
 from p4reduce.topologies import TopologyBuilder, leaf_spine, load, star, with_capable
 
 TREES = ("exact", "overlay-mst", "spff-ina", "spt", "steiner")
@@ -317,3 +318,50 @@ def test_no_tree_takes_more_bytes_than_the_fixed_scheduler(name, graph, share, s
         wanted = task(*workers, server=server)
         ours, fixed = (bytes_of(policy_named(one)(wanted, state), topology) for one in (name, "spff"))
         assert ours <= fixed
+
+
+SEVERAL = ("striped", "packing", "rina", "hierarchical", "halving-doubling", "double-binary-tree")
+
+
+def crossing(decision, topology):
+    return {*loads(decision, topology, "upload")} | {*loads(decision, topology, "broadcast")}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_trees_go_round_links_that_are_down_or_full_and_are_refused_by_name(name):
+    topology = leaf_spine(2, 2, 2)
+    one, other = hop(topology, "leaf2", "spine1"), hop(topology, "spine2", "leaf1")
+    wanted = task("h2", "h3", "h4", gbps=1)
+    for state in (NetworkState(topology, down={one}), NetworkState(topology, reserved_bps={one: 10 * GIGA})):
+        assert one not in crossing(policy_named(name)(wanted, state), topology)
+    state = NetworkState(topology, down={one}, background_bps={other: 10 * GIGA})
+    with pytest.raises(Rejection, match="task t: "):
+        policy_named(name)(wanted, state)
+    state = NetworkState(topology, reserved_bps={hop(topology, "h3", "leaf2"): 9 * GIGA})
+    with pytest.raises(Rejection, match=r"link h3 -> leaf2 has 1Gb/s left of 10Gb/s, 3Gb/s are needed"):
+        policy_named(name)(task("h2", "h3", "h4", gbps=3), state)
+
+
+def test_several_trees_share_the_slots_that_are_left_or_say_that_these_are_too_few():
+    topology = leaf_spine(2, 2, 2)
+    wanted = task("h2", "h3", "h4")
+    names = [switch.name for switch in topology.switches]
+    decision = policy_named("striped")(wanted, NetworkState(topology, slots=dict.fromkeys(names, 64)))
+    assert (len(decision.parts), decision.max_slots) == (2, 32)
+    resources = Resources(slots=64)
+    assert [make_plan(topology, one, resources).slots for one in plan_requests(decision, job=1)] == [32, 32]
+    with pytest.raises(Rejection, match=r"can aggregate.*; 4 of 4 switches have fewer than 24 slots left in one range"):
+        policy_named("striped")(wanted, NetworkState(topology, slots=dict.fromkeys(names, 16)))
+    state = NetworkState(leaf_spine(2, 2, 2, delay="20us"), slots=dict.fromkeys(names, 64))
+    with pytest.raises(Rejection, match=r"switch leaf\d has 64 slots left in one range, 256 are needed for each of 2"):
+        policy_named("striped")(task("h2", "h3", "h4", gbps=9), state)
+
+
+def test_several_trees_add_up_where_the_task_wants():
+    topology = with_capable(leaf_spine(2, 2, 2), ["leaf1"])
+    state = NetworkState(topology)
+    with pytest.raises(Rejection, match=r"aggregation: only switches may add up, not h\d"):
+        policy_named("hierarchical")(task("h2", "h3", "h4", aggregation="switches"), state)
+    with pytest.raises(Rejection, match="aggregation: only hosts may add up, not leaf1"):
+        policy_named("rina")(task("h2", "h3", "h4", aggregation="hosts"), state)
+    assert policy_named("hierarchical")(task("h2", "h3", "h4", aggregation="hosts"), state).parts

@@ -67,7 +67,7 @@ def used(topology, bps, *ways):
 
 def test_the_policies_are_known_by_name():
     assert set(NAMES) <= set(POLICIES)  # experiments add theirs
-    with pytest.raises(PlanError, match="there is no policy 'best'; choose one of exact, "):
+    with pytest.raises(PlanError, match="there is no policy 'best'; choose one of double-binary-tree, exact, "):
         policy_named("best")
     with pytest.raises(ValueError, match="there is a policy 'spt' already"):
         register_policy("spt")(policy_named("spt"))
