@@ -24,7 +24,6 @@ from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import Decision
 from p4reduce.network.flow import FlowNetwork
 from p4reduce.network.flow_jobs import nearest_sum
-from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import Job, parts_of
 from p4reduce.network.jobs.specs import exchanged
 from p4reduce.network.sharing import Bools
