@@ -144,7 +144,7 @@ def change_timing(record: Any, timing: Timing) -> None:
     """A sender's time-outs from now on; a timer that runs goes off when it would have."""
     record["rto_initial"], record["rto_min"], record["rto_max"] = timing.initial_ps, timing.min_ps, timing.max_ps
     record["rto_lossy"] = timing.min_ps // _SOONER
-    record["retries"] = timing.retries
+    record["retries"], record["question"] = timing.retries, timing.question_ps
     base = timing.initial_ps if record["rtt_samples"] == 0 else timing.min_ps
     record["rto"] = max(int(record["rto"]), base)
 

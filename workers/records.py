@@ -178,7 +178,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers(
             "timer", "srtt", "rttvar", "rtt_min", "round_rtt", "sampled_at", "rto", "rto_initial", "rto_min", "rto_max"
         ),
-        *_integers("timeouts", "retries", "failed_seq"),
+        # question: least time between questions by time, or again (0: none); question_at: when the next may leave.
+        *_integers("timeouts", "retries", "failed_seq", "question", "question_at"),
         # Pacing (pacing.py), picoseconds: between new chunks (0: none), when the next may leave, when to ask again.
         *_integers("pace", "pace_at", "wake"),
         # Ring: this worker's rank, segment length in chunks, what came in (cells: one byte a seq, held: early frames).
@@ -240,9 +241,10 @@ ENTRY_DTYPE: Final = np.dtype(
         ("saturated", "u1"),
         ("contributions", "u2"),
         # A worker's: in_order: it left in its turn; flies: it counts as on its way; again: it is to be sent again;
-        # told: a WAIT came since it was last asked for (waited: ever); repeated: its RESULT was; proven: whether that
-        # was for nothing is known; own_loss: its own link lost of it; insists: its RESULT has been sent, but is not on
-        # its way: it is to be asked for in any case (INSISTS), or has been (INSISTED).
+        # told: a WAIT came since it was last asked for; waited: 1 + the level of the last WAIT, 0: none came; repeated:
+        # its RESULT was; proven: whether that was for nothing is known; own_loss: its own link lost of it; insists: its
+        # RESULT has been sent, but is not on its way: it is to be asked for in any case (INSISTS), or has been
+        # (INSISTED).
         ("in_order", "u1"),
         ("flies", "u1"),
         ("again", "u1"),

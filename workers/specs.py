@@ -57,6 +57,7 @@ class Timing:
     reorder: how many later transmissions must be answered before a chunk counts as lost; it doubles,
     up to half the window, each time that this turns out to be wrong. None: never; chunks may overtake each other,
     since their class changes while they are on their way, and are lost by time only.
+    question_ps: least time between two questions that a worker asks by time or asks again, of all its chunks; 0: none.
     """
 
     initial_ps: int = PS_PER_MS
@@ -64,6 +65,7 @@ class Timing:
     max_ps: int = 100 * PS_PER_MS
     retries: int = 24
     reorder: int | None = 8
+    question_ps: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.min_ps <= self.max_ps or not 0 < self.initial_ps <= self.max_ps:
@@ -71,6 +73,8 @@ class Timing:
                 f"time-outs: initial {self.initial_ps}, min {self.min_ps}, max {self.max_ps} ps; "
                 "needed: 0 < min <= max and 0 < initial <= max"
             )
+        if self.question_ps < 0:
+            raise ValueError(f"question_ps: {self.question_ps}, must be >= 0")
         if self.retries < 0 or (self.reorder is not None and self.reorder < 1):
             raise ValueError(f"retries: {self.retries}, must be >= 0; reorder: {self.reorder}, must be >= 1")
 

@@ -82,6 +82,10 @@ _LEARNT: Final = 32
 """round trips through queues that are as long as they get, after which time-outs are longer than these"""
 _UNHEARD: Final = 64
 """questions without an answer, of which only the lowest child has one, after which a prompt worker asks less often"""
+_BURST: Final = 4
+"""questions by time, or again, that may leave at once"""
+_BY_OWN_SWITCH: Final = 2
+"""``waited`` of a chunk that the switch next to the worker holds until its other children have contributed"""
 _MUCH: Final = 5 * CHUNK // 32
 """of a worker's chunks: from there on its own link loses so much that it asks soon"""
 
@@ -412,6 +416,24 @@ def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
 
 
 @kernel
+def _may_ask(e: Any, entry: Any, now: int) -> Any:
+    """Whether a chunk may be asked for now; counts the question where it is one of those that have a share of the link.
+
+    Those are of a worker that asks promptly: first ones, and later ones for chunks of which nothing is known but that
+    the next switch awaits its other children: it needs no question for that. Questions are free where nothing is left
+    to send, and worth their share where the worker's own link loses most, or frames overtake each other.
+    """
+    if not is_prompt(e) or e.late_by > 0 or e.next == e.end or e.own_rate > _HEAVY:
+        return True
+    if entry.waited > _BY_OWN_SWITCH and entry.asks > 0:
+        return True
+    if now < e.question_at:
+        return False
+    e.question_at = max(e.question_at, now - _BURST * e.question) + e.question
+    return True
+
+
+@kernel
 def _lose_here(e: Any, entry: Any) -> None:
     """What was lost of a chunk was lost between the worker and its switch."""
     if not entry.own_loss:
@@ -452,7 +474,7 @@ def _hear_of_loss(e: Any, entry: Any, now: int) -> None:
 def told_to_wait(e: Any, entry: Any, seq: int, level: int, awaited: int, now: int) -> None:
     """The contribution is in; others' are awaited ``level`` switches up."""
     entry.told = 1
-    entry.waited = 1
+    entry.waited = min(1 + level, 255)
     entry.unheard = 0
     _land(e, entry)
     e.waits += 1
@@ -549,7 +571,7 @@ def find_missing(e: Any, now: int) -> None:
             patience = 0 if entry.asks == 0 else ((4 if e.adaptive else 3) if entry.told else 2) * trip(e)
             if is_prompt(e) and entry.asks > 0:
                 patience = _prompt_trip(e)
-            if now - entry.asked_at >= patience or entry.asks == 0:
+            if entry.asks == 0 or (now - entry.asked_at >= patience and _may_ask(e, entry, now)):
                 _miss(e, entry, seq, _BY_ORDER)
 
 
@@ -626,10 +648,12 @@ def _ask_what_is_missing(e: Any, now: int) -> None:
             earliest = min(earliest, now + 2 * trip(e))
             continue
         due = due_at(e, entry)
-        if due <= now and (found < _AT_ONCE or e.adaptive == 0):
-            _miss(e, entry, seq, _BY_TIME)
-            found += 1
-        if due <= now:
+        if due <= now and not _may_ask(e, entry, now):
+            due = e.question_at
+        elif due <= now:
+            if found < _AT_ONCE or e.adaptive == 0:
+                _miss(e, entry, seq, _BY_TIME)
+                found += 1
             due = now + 2 * trip(e)
         earliest = min(earliest, due)
     e.timer = min(earliest, silent_at(e)) if silent_at(e) > now else earliest

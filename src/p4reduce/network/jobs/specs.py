@@ -31,7 +31,7 @@ from p4reduce.workers.specs import (
     Timing,
     WorkerSpec,
 )
-from p4switch.base.values import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_S, PS_PER_US
 
 # Sums held against float64: what an all-reduce should have given, and how far off it may be.
 
@@ -381,6 +381,10 @@ def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestio
     yield plan.server, PsServerSpec(link_address(plan, plan.server), server_peers(plan), window=remembered, **common)
 
 
+_QUESTION: Final = 8
+"""times that a question occupies a link, from one by time to the next"""
+
+
 def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timing:
     """Time-outs for a plan: a few round trips; of hosts in a circle, never below what queues behind a window may add.
 
@@ -402,14 +406,21 @@ def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timi
             max_ps=longest,
             retries=max(16, PATIENCE_PS // longest),
             reorder=None if overtaken else REORDER,
+            question_ps=question_time_ps(plan),
         )
     return Timing(
         initial_ps=max(PS_PER_MS, 4 * queued),
         min_ps=max(50 * PS_PER_US, 2 * queued),
         max_ps=longest,
         retries=max(16, PATIENCE_PS // longest),
-        **({"reorder": None} if overtaken else {}),
+        reorder=None if overtaken else Timing.reorder,
     )
+
+
+def question_time_ps(plan: Plan) -> int:
+    """Least time between a worker's questions by time, picoseconds: `_QUESTION` of them fit in there, at its pace."""
+    bare, full = (frame_time_ps(length, PS_PER_S) for length in (HEADER_BYTES, plan.frame_bytes))
+    return _QUESTION * plan.chunk_ps * bare // full
 
 
 def pace_of(plan: Plan) -> int:
