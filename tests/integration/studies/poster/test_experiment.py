@@ -9,7 +9,7 @@ import pytest
 
 from p4reduce.group.errors import ClusterError
 from studies.frame import Work, run_study
-from studies.pages import study_main
+from studies.pages import study_main, write_study
 from studies.poster.settings import PosterSettings, Scenario
 from studies.poster.study import STUDY
 
@@ -43,6 +43,7 @@ def run_tiny(settings, **how):
     return run_study(STUDY, settings, Work(**how))
 
 
+@pytest.mark.soak
 def test_the_sample_holds_and_leaves_everything_behind(tmp_path, capsys):
     assert study_main(STUDY, ["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -90,6 +91,9 @@ def test_processes_give_the_same_result_as_one(tmp_path):
     small = replace(TINY, shares=(), flow_factor=0, sizes=(3,))
     one, two = run_tiny(small), run_tiny(small, jobs=2, out=tmp_path)
     assert (two.records, two.as_data()) == (one.records, one.as_data())
+    files = write_study(two, tmp_path / "page")
+    assert {path.name for path in files} >= {"policies.csv", "result.json", "report.html"}
+    assert all(path.stat().st_size > 0 for path in files)
     kept = run_tiny(small, out=tmp_path)
     assert kept.records == one.records
 
