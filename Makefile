@@ -97,7 +97,7 @@ figures: $(WARM)  ## the tables of docs/performance.md, printed anew on this mac
 bench-dataplane: PARTS = packets,compilation,frontend,frontend-packets,memory,tables,writes,locks,bmv2,bmv2-push  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
 bench-fabric: PARTS = tree,large,racks,forwarding,ns3,threads,exchange  ## virtual time: passes a second, a 25.6 M-element all-reduce, threads, windows over MPI; ns-3 beside it: NS3_PYTHON=...
 bench-plans: PARTS = plan-job,plan-tasks,plan-install,plan-all  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
-bench-loss: PARTS = loss,heavy,real-udp,real-veth,row,guesses,wrong-guesses,guesses-loss,zeros,distance  ## what losses cost beside what they may, in virtual and real time: BENCH='--parts zeros' or --json
+bench-loss: PARTS = bounds,loss,heavy,real-udp,real-veth,row,guesses,wrong-guesses,guesses-loss,zeros,distance  ## what losses cost beside what they may, in virtual and real time: BENCH='--parts zeros' or --json
 bench-strangers: PARTS = strangers  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
 bench-start: PARTS = start,scale,from-nothing  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is; fat-trees of 1,024 and 3,456 hosts, large tensors
 bench-real: PARTS = veth-forwarding,veth-aggregation,udp-forwarding,udp-aggregation  ## the embedded switch on veth ports (needs namespaces) and UDP sockets: packets a second, CPU a frame

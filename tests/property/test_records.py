@@ -157,7 +157,8 @@ def test_tasks_in_a_database_come_back_as_they_were(tmp_path):
 
 def test_plans_in_a_database_come_back_as_they_were(tmp_path):
     def trip(store, row, number):
-        row = replace(row, generation=number, job=number, task="owner")
+        role = ("both", "upload", "broadcast", "tree 2 of 3")[number % 4]
+        row = replace(row, generation=number, job=number, task="owner", role=role)
         store.add_plan(row, 0)
         assert store.plans((row.phase,))[-1] == row
 

@@ -129,7 +129,7 @@ def captured(path: Path) -> list[bytes]:
 
 
 def full_queue() -> None:
-    _, second = hosts(rate_bps=4_000_000)
+    _, second = hosts(rate_bps=1_000_000)
     count = 1000
     with switch(shaped=True, queue_frames=count) as running:
         for begin in range(0, count, 10):
