@@ -418,7 +418,7 @@ def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timi
 
 
 def question_time_ps(plan: Plan) -> int:
-    """Least time between a worker's questions by time, picoseconds: `_QUESTION` of them fit in there, at its pace."""
+    """The least time between a worker's questions by time, in ps: they take 1 / ``_QUESTION`` of what it may send."""
     bare, full = (frame_time_ps(length, PS_PER_S) for length in (HEADER_BYTES, plan.frame_bytes))
     return _QUESTION * plan.chunk_ps * bare // full
 

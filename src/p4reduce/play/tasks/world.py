@@ -651,10 +651,10 @@ class World(AbstractContextManager["World"]):
 
     def _light(self, coming: Iterable[Job] = ()) -> None:
         """Where no turns are taken, the circuits that plans name: those of tasks that run, then of those that leave."""
-        if not self.topology.crossconnects or self._rounds.number or any(run.turns for run in self._runs.values()):
+        if isinstance(self.network, FlowJobs) or not self.topology.crossconnects:
             return
-        if not isinstance(self.network, JobNetwork):
-            return  # the flow model knows of no darkness
+        if self._rounds.number or any(run.turns for run in self._runs.values()):
+            return
         lit: list[Link] = []
         ports: set[Hop] = set()
         running = [job for run in self._runs.values() for job in run.jobs.values()]
