@@ -417,11 +417,11 @@ def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
 
 @kernel
 def _may_ask(e: Any, entry: Any, now: int) -> Any:
-    """Whether a chunk may be asked for now; counts the question where it is one of those that have a share of the link.
+    """Whether a worker may ask for a chunk now. Counts the question if it is one of those that are limited.
 
-    Those are of a worker that asks promptly: first ones, and later ones for chunks of which nothing is known but that
-    the next switch awaits its other children: it needs no question for that. Questions are free where nothing is left
-    to send, and worth their share where the worker's own link loses most, or frames overtake each other.
+    A worker that asks promptly limits first questions by time, and later ones for a chunk that its own switch holds
+    for other children: the switch gets their contributions without this question. Nothing is limited where nothing is
+    left to send, where frames overtake each other, or where the worker's own link loses a quarter of its chunks.
     """
     if not is_prompt(e) or e.late_by > 0 or e.next == e.end or e.own_rate > _HEAVY:
         return True

@@ -18,9 +18,10 @@ def test_where_every_link_loses_much_questions_are_early_and_bring_nothing_twice
     assert run.differences == 0
 
 
-def test_questions_leave_the_link_to_data_where_all_workers_share_a_switch():
-    """Of eight workers one has nearly always lost a frame: the others asked for each chunk eleven times."""
-    run = measure("steiner", "10G", 65_536, 21, "star8", FaultOptions(loss=0.05))
+@pytest.mark.parametrize("seed", [100, 104])
+def test_questions_leave_the_link_to_data_where_all_workers_share_a_switch(seed):
+    """One of eight workers has nearly always lost a frame. Without a limit the others ask 5 to 10 times a chunk."""
+    run = measure("steiner", "10G", 262_144, seed, "star8", FaultOptions(loss=0.05))
     assert run.ratio < 1.5
     assert run.asks < 3
     assert run.differences == 0
