@@ -10,6 +10,8 @@ from p4reduce.cli.main import app
 from p4reduce.control_plane.orchestrator import TaskState, write_trace
 from p4reduce.control_plane.orchestrator.executor import Timetable
 from p4reduce.control_plane.orchestrator.options import RefusedError
+from p4reduce.control_plane.scheduling import Task
+from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background
 from p4reduce.network.virtual import Faults
@@ -92,6 +94,15 @@ def test_a_host_that_ends_leaves_the_others_their_rounds(tmp_path):
         (row,) = store.tasks()
         ranks = ranks_of(store, row.name)
         assert (row.state, len(ranks), {len(own) for own in ranks}) == (TaskState.FINISHED, 4, {2, 3})
+
+
+def test_workers_read_the_data_that_their_home_has(tmp_path):
+    wanted = Wanted(3, ("h5", "h5", "h5"), 400_000)
+    with ended(tmp_path / "t.sqlite", [Task("reads", "", (), 640, rounds=1, wanted=wanted)], **FLOW) as (world, store):
+        (row,) = store.tasks()
+        assert row.state == TaskState.FINISHED
+        assert "h5" not in row.task.workers
+        assert world.network.sent()["h5", 1] >= 3 * 400_000
 
 
 def test_what_the_model_does_not_know_is_refused():
