@@ -453,12 +453,13 @@ class Endpoints:
         for record in (self._records[index], *self._streams.get(index, ())):
             change_timing(record, timing)
 
-    def change_cover(self, index: int, cover_ps: int, burst_ps: int) -> None:
-        """A job has begun: windows of others may keep a worker's chunk waiting for so long, ps, in queues of switches
-        for ``burst_ps`` of it.
+    def change_cover(self, index: int, cover_ps: int, burst_ps: int, strangers_ps: int) -> None:
+        """A job has begun: windows of others may keep a worker's chunk waiting for so long, ps: ``burst_ps`` of it in
+        queues of switches; ``strangers_ps`` if those are not counted that are paced together with its own job.
         """
         record = self._records[index]
-        record["cover"], record["burst"], record["joined"] = cover_ps, burst_ps, record["rtt_samples"]
+        record["cover"], record["burst"], record["strangers"] = cover_ps, burst_ps, strangers_ps
+        record["joined"] = record["rtt_samples"]
 
     def give_up(self, index: int) -> None:
         """An endpoint leaves its operation where it is, and owes nobody anything any more."""

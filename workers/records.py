@@ -145,6 +145,7 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # longest: round trips that took longer than the time after which they were asked for: the longest, forgotten
         # slowly (patience.py); moved_at: when a chunk that was not asked for, or for nothing, was answered last.
         # cover: for how long other jobs' windows may keep a chunk waiting, picoseconds; burst: in queues of switches;
+        # strangers: those of other tensors;
         # joined: its round trips when one of these jobs, or this one, last began.
         # latest: the chunk whose RESULT came last, of those sent for the first time.
         # prompt: whoever is asked repeats no RESULT that is on its way, so this worker may ask early.
@@ -165,6 +166,7 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "moved_at",
             "cover",
             "burst",
+            "strangers",
             "joined",
             "latest",
             "prompt",
@@ -279,8 +281,9 @@ SLOT_DTYPE: Final = np.dtype(
 
 RELAY_SLOT_DTYPE: Final = np.dtype(
     [
-        # wait_level, wait_mask: what the parent has said of whom it waits for.
-        *_integers("seq", "arrived", "count", "iteration", "wait_level", "wait_mask"),
+        # wait_level, wait_mask: what the parent has said of whom it waits for. number: how many chunks were done before
+        # this one and with it, in the order in which RESULTs leave. evidence: the field ``count`` of the next ASK up.
+        *_integers("seq", "arrived", "count", "iteration", "wait_level", "wait_mask", "number", "evidence"),
         ("done", "u1"),
         ("has_lanes", "u1"),
         ("exponent", "u1"),

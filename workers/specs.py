@@ -173,7 +173,7 @@ class WorkerSpec(_InNetwork):
     by sending its contribution again, where a switch cannot make a packet longer by its lanes. guesses: first chunks of
     an all-reduce whose exponents may be guessed, as many as a round trip needs; 0: none. children: whose contributions
     it adds to its own, at most :data:`MOST_CHILDREN`; then it is a relay, and where its parent is itself the root.
-    prompt: its parent is a switch, which repeats no RESULT that is on its way: it may ask early, and often.
+    prompt: its parent repeats no RESULT that is on its way: it may ask early, and often.
     """
 
     _: KW_ONLY

@@ -167,7 +167,7 @@ def _prompt_trip(e: Any) -> Any:
 @kernel
 def _shortest_trip(e: Any) -> Any:
     """The shortest round trip on this path, as far as known."""
-    return min(e.rtt_min, trip(e)) if e.rtt_samples > 0 else trip(e)
+    return min(e.rtt_min, trip(e)) if e.rtt_samples > 0 else e.rto_min // 4
 
 
 @kernel
@@ -183,6 +183,15 @@ def _soon(e: Any) -> Any:
 
 
 @kernel
+def _cover(e: Any) -> Any:
+    """For how long other jobs' windows may keep a chunk waiting; on a path that loses the trees of one tensor do not.
+
+    They are paced to fit on their links, but may meet there: a chunk that is late without a loss is behind them.
+    """
+    return e.cover if e.lost_by_order + e.own_losses == 0 else e.strangers
+
+
+@kernel
 def _behind_others(e: Any, entry: Any, due: int) -> Any:
     """For how long beyond ``due`` a chunk may wait for frames of other jobs.
 
@@ -190,13 +199,14 @@ def _behind_others(e: Any, entry: Any, due: int) -> Any:
     between the two, there and back. Until round trips have told of these queues, or a loss of the path, it may also be
     behind all that others had on their way.
     """
-    turn = 2 * e.cover // e.room
+    cover = _cover(e)
+    turn = 2 * cover // e.room
     until = 0
     if entry.order > e.top:
         until = e.moved_at + turn + 3 * trip(e)
     if e.rtt_samples - e.joined < e.room + _LEARNT and e.lost_by_order == 0 and e.own_losses == 0:
         until = max(until, entry.sent_at + e.burst + turn + 4 * trip(e))
-    return min(e.cover, max(0, until - due))
+    return min(cover, max(0, until - due))
 
 
 @kernel
@@ -211,7 +221,7 @@ def due_at(e: Any, entry: Any) -> Any:
     if entry.asks == 0:
         patience = (4 * trip(e)) << (e.slack if e.own_rate <= _CLEAN else 0)
         since = max(entry.sent_at, e.resumed_at)
-        if e.cover > 0:
+        if _cover(e) > 0:
             patience += _behind_others(e, entry, since + patience)
         if not tells_of_queues(e):
             return since + patience
@@ -330,6 +340,19 @@ def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
     e.timer = min(e.timer, now + (tail_trip(e) if is_last(e) else e.rto))
     if e.deadline > 0:
         e.timer = min(e.timer, closes_at(e, entry))
+
+
+@kernel
+def sum_leaves(e: Any, entry: Any, seq: int, now: int) -> None:
+    """A relay's sum goes to its parent, after the relay had to wait for it: what was waited for is not the parent's."""
+    if entry.seq != seq or entry.state != _OUTSTANDING or entry.asks == 0:
+        return
+    entry.sent_at = now
+    entry.asked_at = now
+    entry.order = e.order - 1
+    entry.unheard = 0
+    entry.told = 0
+    e.timer = min(e.timer, due_at(e, entry))
 
 
 @kernel
@@ -465,9 +488,17 @@ def _hear_of_loss(e: Any, entry: Any, now: int) -> None:
     """What was taken for silence is a loss, perhaps of more."""
     entry.told = 0
     entry.unheard = 0
+    _trust_plan(e)
     if now - e.answered_at > 2 * trip(e):
         e.answered_at = now
         e.timer = now
+
+
+@kernel
+def _trust_plan(e: Any) -> None:
+    """Before any round trip was measured a chunk proves not to be in a queue: time-outs are those of empty queues."""
+    if e.rtt_samples == 0 and e.adaptive == 0:
+        e.rto = min(e.rto, e.rto_min)
 
 
 @kernel
@@ -476,6 +507,7 @@ def told_to_wait(e: Any, entry: Any, seq: int, level: int, awaited: int, now: in
     entry.told = 1
     entry.waited = min(1 + level, 255)
     entry.unheard = 0
+    _trust_plan(e)
     _land(e, entry)
     e.waits += 1
     e.wait_seq = seq

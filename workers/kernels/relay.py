@@ -36,7 +36,13 @@ from p4reduce.workers.kernels.frames import (
     type_of,
     write_frame,
 )
-from p4reduce.workers.kernels.recovery import asked_for, lost_above, told_to_wait
+from p4reduce.workers.kernels.recovery import (
+    asked_for,
+    lost_above,
+    result_was_sent,
+    sum_leaves,
+    told_to_wait,
+)
 from p4reduce.workers.kernels.sender import entry_at
 from p4reduce.workers.kernels.worker import worker_take, worker_transmit
 from p4reduce.workers.records import RELAY_SLOT_DTYPE, EntryState, Refusal, State
@@ -57,6 +63,7 @@ _DUPLICATE: Final = int(Refusal.DUPLICATE)
 RELAY_REPLIES: Final = 4
 """places in the queue of what is to be sent, for each (slot, peer): half of them for questions"""
 _COUNT_LIMIT: Final = 65535
+_RESULT_SENT: Final = wire.RESULT_SENT
 
 # Marks of (slot, peer). Peer 0 is the parent, and in its cell the worker itself is the contributor.
 _ARRIVED: Final = 1
@@ -70,6 +77,8 @@ _QUESTION: Final = 1
 _WAIT: Final = 2
 _WAIT_ABOVE: Final = 3
 """to a child: what the parent has told"""
+_SENT_BEFORE: Final = 4
+"""to a child: its RESULT has been sent"""
 
 
 @kernel
@@ -185,7 +194,11 @@ def _question(e: Any, slot: Any, seq: int, kind: int, peer: int, out: Any) -> An
     mask = (1 << e.peers) - 1
     if known:
         mask = _missing_mask(e, seq)
-    if kind == _WAIT:
+    if peer == 0:
+        level = slot.evidence if known else 0
+    elif kind == _SENT_BEFORE:
+        level, mask = _RESULT_SENT, 0
+    elif kind == _WAIT:
         level = 1
     elif kind == _WAIT_ABOVE:
         level = slot.wait_level + 1
@@ -246,14 +259,14 @@ def _work(e: Any, now: int) -> None:
         seq = seq_of(frame, e.low)
         if type_of(frame) == _TYPE_ASK:
             e.asks -= 1  # nobody else is asked, or it is counted when it leaves
-            _ask_here(e, seq, now)
+            _ask_here(e, seq, count_of(frame), now)
         else:
             _contribute(e, frame, seq, 0, now)
 
 
 @kernel
-def _ask_here(e: Any, seq: int, now: int) -> None:
-    """The worker lacks a RESULT."""
+def _ask_here(e: Any, seq: int, latest: int, now: int) -> None:
+    """The worker lacks a RESULT; ``latest``: what it says of the one that came last."""
     slot = _slot_at(e, seq)
     entry = entry_at(e, seq)
     if slot.seq != seq or not _is_marked(e, seq, 0, _ARRIVED):
@@ -262,6 +275,7 @@ def _ask_here(e: Any, seq: int, now: int) -> None:
         _give_here(e, slot, seq, now)
     elif slot.arrived == e.peers:
         e.asks += 1
+        slot.evidence = latest
         _queue_question(e, seq, _QUESTION, 0)
     else:
         told_to_wait(e, entry, seq, 0, _missing_mask(e, seq), now)
@@ -299,6 +313,7 @@ def _open(e: Any, slot: Any, frame: Any, seq: int) -> None:
     slot.congested = 0
     slot.wait_level = 0
     slot.wait_mask = 0
+    slot.evidence = 0
     for peer in range(e.peers):
         store_u8(e.marks, _cell(e, seq, peer), 0)
 
@@ -335,6 +350,7 @@ def _contribute(e: Any, frame: Any, seq: int, peer: int, now: int) -> Any:
             _give_here(e, slot, seq, now)
         else:
             _queue_answer(e, seq, 0)
+            sum_leaves(e, entry_at(e, seq), seq, now)
     return 0
 
 
@@ -342,22 +358,38 @@ def _contribute(e: Any, frame: Any, seq: int, peer: int, now: int) -> Any:
 def _finish(e: Any, slot: Any, seq: int) -> None:
     """The slot has the result: it goes to every child."""
     slot.done = 1
+    e.completed += 1
+    slot.number = e.completed
     for peer in range(1, e.peers):
         _queue_answer(e, seq, peer)
 
 
 @kernel
-def _asked(e: Any, seq: int, peer: int) -> Any:
-    """A child lacks a RESULT."""
+def _is_lost(e: Any, slot: Any, seq: int, latest: int) -> Any:
+    """Whether a RESULT has not arrived at a child that says which one came last: ``count`` of its ASK."""
+    if latest == 0:
+        return True
+    other_seq = seq + ((latest ^ 0x8000) - 0x8000)
+    other = _slot_at(e, other_seq)
+    return other.seq == other_seq and other.done != 0 and other.number > slot.number
+
+
+@kernel
+def _asked(e: Any, seq: int, peer: int, latest: int) -> Any:
+    """A child lacks a RESULT. Where that was sent and may be on its way, the child is told so."""
     slot = _slot_at(e, seq)
     if slot.seq != seq:
         return _queue_question(e, seq, _QUESTION, peer) if _may_open(e, slot, seq) else _WRONG_SEQ
     if not _is_marked(e, seq, peer, _ARRIVED):
         return _queue_question(e, seq, _QUESTION, peer)
-    if slot.done:
-        _queue_answer(e, seq, peer)
+    if not slot.done:
+        return _queue_question(e, seq, _WAIT, peer)
+    if _is_marked(e, seq, peer, _QUEUED):
         return 0
-    return _queue_question(e, seq, _WAIT, peer)
+    if not _is_lost(e, slot, seq, latest):
+        return _queue_question(e, seq, _SENT_BEFORE, peer)
+    _queue_answer(e, seq, peer)
+    return 0
 
 
 @kernel
@@ -377,6 +409,8 @@ def _from_above(e: Any, frame: Any, seq: int, now: int) -> Any:
             lost_above(e, entry, now)
             _queue_answer(e, seq, 0)
             return 0
+        if level == _RESULT_SENT:
+            return 0 if result_was_sent(e, entry, seq, now) else _DUPLICATE
         slot.wait_level = level
         slot.wait_mask = mask_of(frame)
         told_to_wait(e, entry, seq, level, mask_of(frame), now)
@@ -415,7 +449,7 @@ def relay_receive(e: Any, frame: Any, now: int) -> Any:
     elif kind == _TYPE_PUSH:
         reason = _contribute(e, frame, seq, peer, now)
     elif kind == _TYPE_ASK:
-        reason = _WRONG_KIND if flags_of(frame) & HAS_LANES else _asked(e, seq, peer)
+        reason = _WRONG_KIND if flags_of(frame) & HAS_LANES else _asked(e, seq, peer, count_of(frame))
     else:
         reason = _WRONG_TYPE
     _linger(e)

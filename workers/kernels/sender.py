@@ -426,7 +426,7 @@ def is_overdue(e: Any, seq: int) -> Any:
 @kernel
 def may_be_prompt(e: Any) -> Any:
     """Whether needless questions bring no RESULTs, and no other job's frames make round trips longer than they were."""
-    return e.prompt and e.adaptive == 0 and e.cover == 0
+    return e.prompt and e.adaptive == 0 and e.strangers == 0
 
 
 @kernel

@@ -5,6 +5,7 @@ import pytest
 
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.kernels.endpoint import receive, transmit
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, Kind
@@ -125,3 +126,30 @@ def test_what_cannot_be_a_relay() -> None:
         spec(3, 1, tuple(host(rank) for rank in range(4, 36)))
     with pytest.raises(ValueError, match="only a root with children"):
         spec(3, 3, ())
+
+
+def test_a_result_that_may_be_on_its_way_is_not_repeated() -> None:
+    """A child that asks early is told that the RESULT has left; one that has a later RESULT gets it once more."""
+    job = RelayJob((0,), slots=8)
+    same_bytes(job.all_reduce(random_arrays(2, 16, 5)), quantized_sum(random_arrays(2, 16, 5), 4, BlockFloat()))
+    relay, root, child = job.workers[0], host(0), host(1)
+    first = int(job.endpoints.records[relay]["end"]) - 4
+
+    def answer(seq: int, count: int) -> tuple[int, int, int]:
+        columns = {"type": wire.PacketType.ASK, "job": 1, "epoch": 1, "resend": 1, "seq": seq, "count": count & 0xFFFF}
+        ends = {"ethernet_dst": root.mac, "ipv4_src": child.ip, "ipv4_dst": root.ip}
+        frame = wire.pack(wire.headers(1, **ends, **columns))[0]
+        out = np.zeros(200, np.uint8)
+        assert receive(job.endpoints.records, relay, frame, len(frame), job.network.now) == 1
+        length = transmit(job.endpoints.records, relay, job.network.now, out)
+        assert length
+        got = wire.unpack(out[None, :length])[0][0]
+        return int(got["type"]), int(got["seq"]), int(got["count"])
+
+    sent = (wire.PacketType.ASK, first + 1, wire.RESULT_SENT)
+    result = (wire.PacketType.RESULT, first + 1, 2)
+    assert answer(first + 1, -1) == sent, "the one before it came last"
+    assert answer(first + 1, 1 << 15) == sent, "it asks again by time"
+    assert answer(first + 1, 1) == result, "a later one has come"
+    assert answer(first + 1, 0) == result, "it insists"
+    assert answer(first + 1, 40) == sent, "what it names is in no slot"

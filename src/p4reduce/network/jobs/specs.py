@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -306,7 +306,7 @@ def _of_tree(
                 members=members,
                 numbers=numbers,
                 guesses=guesses_of(plan, numbers),
-                prompt=not plan.relays,
+                prompt=True,
                 timing=timing,
                 congestion=congestion,
                 **common,
@@ -558,27 +558,78 @@ def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
     return max((_both_ways(own.plan, worker, waiting) for worker in own.plan.workers), default=0)
 
 
-def covers(occupants: Sequence[Occupant]) -> list[tuple[int, int]]:
-    """For how long windows of others of its class that are under way may keep a chunk of each job waiting, ps.
+_MEETING: Final = 2
+"""chunks of another tree of the same tensor that may be before a chunk at a link: each is paced, but they may meet"""
 
-    In all, and in queues of switches. A host asks its endpoints in turn, and is no such queue; jobs of the same workers
-    that contribute lanes come no faster than these workers' links let them, and fill none. 0 for jobs whose class has
-    changed: the least time-outs of these cover it.
+
+class Cover(NamedTuple):
+    """For how long windows of others of its class that are under way may keep a chunk of a job waiting, ps."""
+
+    all_ps: int = 0
+    """behind all others"""
+    switches_ps: int = 0
+    """in queues of switches: a host asks its endpoints in turn, and is no such queue"""
+    strangers_ps: int = 0
+    """behind other tensors: the trees of one tensor are paced so that all fit on their links"""
+
+
+def covers(occupants: Sequence[Occupant]) -> list[Cover]:
+    """That of each job.
+
+    Jobs of the same workers that contribute lanes come no faster than these workers' links let them, and fill no queue
+    of a switch. 0 for jobs whose class has changed: the least time-outs of these cover it.
     """
     windows: dict[object, Counter[Hop]] = {}
     for one in occupants:
         windows.setdefault(one.highest, Counter()).update(one.queued())
         windows.setdefault(one.source, Counter()).update(one.paced())
-    found = []
+    found: dict[int, Cover] = {}
+    for trees in _together(occupants):
+        queued, paced = Counter[Hop](), Counter[Hop]()
+        for tree in trees:
+            queued.update(tree.queued())
+            paced.update(tree.paced())
+        for one in trees:
+            strangers = windows[one.highest] - queued
+            beside = Counter[Hop]()
+            for tree in trees:
+                if tree is not one and tree.under_way is not None:
+                    beside.update({hop: _MEETING * time // tree.room for hop, time in tree.queued().items()})
+            found[id(one)] = _cover_of(one, strangers, windows[one.source] - paced, beside)
+    return [found[id(one)] for one in occupants]
+
+
+def _cover_of(one: Occupant, strangers: Counter[Hop], alike: Counter[Hop], beside: Counter[Hop]) -> Cover:
+    """That of one job.
+
+    strangers, beside: for how long other tensors' windows, and chunks of other trees of its tensor, may keep each link.
+    alike: of the first, what the own links of the job's workers let in.
+    """
+    if one.under_way is None or not one.knows or one.lowest != one.highest:
+        return Cover()
+    found = [
+        Cover(
+            sum(strangers[hop] + beside[hop] for hop in way),
+            sum(strangers[hop] - alike[hop] for hop in way if hop[0] != one.plan.server),
+            sum(strangers[hop] for hop in way),
+        )
+        for way in one.ways
+    ]
+    return max(found, default=Cover())
+
+
+def _together(occupants: Sequence[Occupant]) -> list[list[Occupant]]:
+    """Jobs by themselves, and the trees that carry a tensor together."""
+    groups: dict[object, list[Occupant]] = {}
     for one in occupants:
-        every, alike, own, paced = windows[one.highest], windows[one.source], one.queued(), one.paced()
-        most = (0, 0)
-        if one.under_way is not None and one.knows and one.lowest == one.highest:
-            for way in one.ways:
-                waits = [(hop, every[hop] - own.get(hop, 0)) for hop in way]
-                queued = [wait - alike[hop] + paced.get(hop, 0) for hop, wait in waits if hop[0] != one.plan.server]
-                most = max(most, (sum(wait for _, wait in waits), sum(queued)))
-        found.append(most)
+        plan = one.plan
+        alone = plan.part[1] == plan.part[2]
+        groups.setdefault(id(one) if alone else (plan.name, plan.workers, one.highest, plan.part[2]), []).append(one)
+    found = []
+    for group in groups.values():
+        # Where two tensors go at once nothing paces them together.
+        several = len({one.plan.part for one in group}) < len(group)
+        found += [[one] for one in group] if several else [group]
     return found
 
 

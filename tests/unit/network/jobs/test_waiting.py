@@ -1,5 +1,7 @@
 """What may stand before a job's frames, and the time-outs that cover it."""
 
+from dataclasses import replace
+
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.plans.routes import frame_time_ps
@@ -111,25 +113,44 @@ def owned(number: int, collective: Collective | None, room: int = 10) -> Occupan
 def test_windows_of_one_class_are_covered_while_they_are_under_way():
     full, empty = FRAME_PS[10], frame_time_ps(62, 10**10)
     first, second = owned(0, Collective.PULL), owned(1, Collective.PULL)
-    assert covers([first]) == [(0, 0)]
+    assert covers([first]) == [(0, 0, 0)]
     # Of both on their way to a server, which is a worker of the other, and to h3; a server asks for the other's, too.
-    assert covers([first, second]) == [(10 * (2 * full + empty), 10 * 2 * full)] * 2
+    there = 10 * (2 * full + empty)
+    assert covers([first, second]) == [(there, 10 * 2 * full, there)] * 2
     third = owned(2, Collective.PUSH)
     assert covers([first, second, third])[0][1] > covers([first, second])[0][1]
-    assert covers([first, owned(1, None)]) == [(0, 0)] * 2
+    assert covers([first, owned(1, None)]) == [(0, 0, 0)] * 2
 
 
 def test_what_a_job_knows_and_its_class_say_what_is_covered():
     first, second = owned(0, Collective.PULL), owned(1, Collective.PULL)
     first.knows = False
-    assert covers([first, second])[0] == (0, 0)
-    assert covers([first, second])[1] != (0, 0)
+    assert covers([first, second])[0] == (0, 0, 0)
+    assert covers([first, second])[1] != (0, 0, 0)
     second.lowest = second.highest = 3
-    assert covers([first, second]) == [(0, 0)] * 2
+    assert covers([first, second]) == [(0, 0, 0)] * 2
 
 
 def test_jobs_of_the_same_workers_fill_no_queue_behind_their_links():
     plans = [make_plan(STAR, PlanRequest("steiner", job, lanes=256), Resources(4096)) for job in (1, 2)]
-    cover, burst = covers([Occupant(plan, 64, 0, 0, room=10, under_way=Collective.ALL_REDUCE) for plan in plans])[0]
-    assert cover > 0
+    cover, burst, strangers = covers(
+        [Occupant(plan, 64, 0, 0, room=10, under_way=Collective.ALL_REDUCE) for plan in plans]
+    )[0]
+    assert cover == strangers > 0
     assert burst == 0
+
+
+def test_trees_of_one_tensor_hold_each_other_up_by_two_chunks():
+    requests = [PlanRequest("steiner", job, lanes=256, part=(job - 1, 1, 2), pace_ps=10**7) for job in (1, 2)]
+    plans = [make_plan(STAR, one, Resources(4096)) for one in requests]
+
+    def under_way(plan: Plan) -> Occupant:
+        return Occupant(plan, 64, 0, 0, room=10, under_way=Collective.ALL_REDUCE)
+
+    first, second = covers([under_way(plan) for plan in plans])
+    apart, _ = covers([under_way(replace(plan, part=(0, 1, 1))) for plan in plans])
+    assert first == second
+    assert first.all_ps == 2 * apart.all_ps // 10
+    assert first.strangers_ps == 0
+    twice = covers([under_way(plan) for plan in (*plans, *plans)])
+    assert all(one.strangers_ps > 0 for one in twice), "two tensors at once are not paced together"
