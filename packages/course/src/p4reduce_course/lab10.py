@@ -75,6 +75,7 @@ class Play:
         self._random = np.random.default_rng(ground.network["job"])
         self._about: Plan | None = None  # the plan that was looked at last
         self._epochs: list[int] = []
+        self._plans: list[Plan] = []  # that workers have used, the newest first
 
     def begin(self) -> None:
         """The controller's first tree. Raises Wrong."""
@@ -82,6 +83,7 @@ class Play:
         check_open(self.room.sessions.highest, self.ground.topology, self._where)
         self._plan = self._about = self._answered("start", answer)
         check_entries(self.room.sessions.book, self._plan, self._where)
+        self._plans = [self._plan]
         self.job: Job = self.room.network.add(self._plan)
         self._epochs.append(self._plan.epoch)
 
@@ -154,7 +156,8 @@ class Play:
             said = f"epoch {plan.epoch} again, for a tree with root {plan.root}: packets that were on their way in the "
             raise Wrong(f"{said}tree of {old.root} cannot be told from current ones. Use another epoch", self._where)
         check_entries(self.room.sessions.book, plan, self._where, dead)
-        check_cleared(self.room.sessions.book, old, plan, self._where)
+        for earlier in self._plans:
+            check_cleared(self.room.sessions.book, earlier, plan, self._where)
         if plan.workers == old.workers:
             self.room.network.change_over(self.job, plan)
         else:  # sums of some chunks have in them what the dead gave: all of it again, without
@@ -164,6 +167,7 @@ class Play:
             self._post()
         self._epochs.append(plan.epoch)
         self._plan = plan
+        self._plans.insert(0, plan)
         self.changes += 1
         self.changed()
 
