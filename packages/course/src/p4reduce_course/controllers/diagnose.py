@@ -344,8 +344,8 @@ def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
             said += f"and had {then['generation']} in epoch {old.epoch}, in the same slots: what is left in them would "
             raise Wrong(f"{said}count as new. A larger generation each time clears them", where)
         said = f"{name}: job {new.job} has generation {now['generation']} in epoch {new.epoch}, and had "
-        said += f"{then['generation']} in epoch {old.epoch}. Use a larger generation for each change, in other slots too"
-        raise Wrong(f"{said}: who had these slots before is not looked up", where)
+        said += f"{then['generation']} in epoch {old.epoch}. Use a larger generation for each change"
+        raise Wrong(f"{said}, in other slots too: who had them before is not looked up", where)
 
 
 def check_untouched(book: Book, plan: Plan, where: str) -> None:
