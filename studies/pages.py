@@ -46,6 +46,8 @@ CHARACTERS_PER_INCH: Final = 12
 SIZE: Final = 10
 MANY: Final = 3
 """names under an axis from which on they are slanted"""
+TICKS: Final = 10
+"""places on a logarithmic axis that have a number each"""
 DPI: Final = 130
 SETTINGS: Final[Any] = {
     "svg.hashsalt": "p4reduce",
@@ -235,6 +237,9 @@ class Chart:
             axes.set_xticks(range(len(places)), [_text(place) for place in places], fontsize=7, **slanted)
         else:
             axes.set_xscale(self.xscale, **({"linthresh": 0.02} if self.xscale == "symlog" else {}))
+            if self.xscale == "log" and len(places) <= TICKS:  # powers of ten between them say less
+                axes.set_xticks(places, [_text(place) for place in places], fontsize=7)
+                axes.set_xticks([], minor=True)
         axes.set_yscale(self.yscale)
         if self.line is not None:
             axes.axhline(self.line, color="black", linewidth=0.6)
