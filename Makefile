@@ -178,8 +178,8 @@ live-image: $(WARM)  ## docs/images/live.png and beside.png: pages of a run that
 soak-labs: $(WARM)  ## random edits of right solutions, graded and judged from the READMEs alone, and right ones in other styles: SOAK='--labs 03 --edits 1000'
 	$(BIN)/python -m tests.support.labs.soak $(SOAK)
 
-labs-mistakes: $(WARM)  ## how many first texts name the cause, of two hundred mistakes beyond the tables (minutes)
-	$(BIN)/python -m tests.support.labs.mistakes
+labs-mistakes: $(WARM)  ## how many first texts name the cause, of mistakes beyond the tables (minutes): SOAK='--batch second --labs 03'
+	$(BIN)/python -m tests.support.labs.mistakes $(SOAK)
 
 teach: $(WARM)  ## slides, quizzes and keys of all labs in out/teach, for teachers: LABS='03 14'
 	@$(BIN)/python packages/course/teaching/build.py out/teach $(LABS)

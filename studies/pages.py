@@ -46,6 +46,8 @@ CHARACTERS_PER_INCH: Final = 12
 SIZE: Final = 10
 MANY: Final = 3
 """names under an axis from which on they are slanted"""
+TICKS: Final = 10
+"""places on a logarithmic axis that have a number each"""
 DPI: Final = 130
 SETTINGS: Final[Any] = {
     "svg.hashsalt": "p4reduce",
@@ -121,6 +123,8 @@ class Chart:
         Of matplotlib.
     line : float or None
         A value of y that is marked.
+    axes : mapping
+        Names with units, for fields whose columns serve several charts.
     label : function
         From the values of ``by`` to the name of a series.
     """
@@ -138,6 +142,7 @@ class Chart:
     xscale: str = "linear"
     yscale: str = "linear"
     line: float | None = None
+    axes: Mapping[str, str] = field(default_factory=dict)
     label: Callable[..., str] = lambda *values: ", ".join(map(_text, values))
 
     def draw(self, result: StudyResult) -> Figure | None:
@@ -147,14 +152,7 @@ class Chart:
         own = [one for part in parts for one in source.get(part, ()) if self._is_drawn(one)]
         if not own:
             return None
-        shown: dict[str, Column] = {}
-        for part in result.study.parts:
-            if part.name in parts:
-                shown |= columns_of(part.row) | part.columns
-            for name, record in part.also.items():
-                if name in parts:
-                    shown |= columns_of(record)
-        ys = (self.y,) if isinstance(self.y, str) else self.y
+        shown, ys = self._columns(result.study), (self.y,) if isinstance(self.y, str) else self.y
         values = list(dict.fromkeys(_get(one, self.panel) for one in own)) if self.panel else [None]
         panels = [(y, value) for value in values for y in ys]
         across = min(_WIDE, len(panels))
@@ -166,8 +164,8 @@ class Chart:
             axes = figure.add_subplot(down, across, number + 1)
             inside = [one for one in own if value is None or _get(one, self.panel) == value]
             self._panel(axes, inside, y, series)
-            axes.set_xlabel(_heading(shown, self.x))
-            axes.set_ylabel(_heading(shown, y))
+            axes.set_xlabel(self._heading(shown, self.x))
+            axes.set_ylabel(self._heading(shown, y))
             if value is not None:
                 axes.set_title(shown[self.panel].text(value) if self.panel in shown else _text(value), fontsize=9)
         title(figure, self.says)
@@ -179,6 +177,25 @@ class Chart:
         if any(labels):
             figure.legend(handles, labels, loc="outside lower center", ncols=min(_WIDE, len(labels)), fontsize=7)
         return figure
+
+    def headings(self, study: Study) -> list[str]:
+        """What stands at the axes: x, then each y."""
+        shown = self._columns(study)
+        return [self._heading(shown, name) for name in (self.x, *((self.y,) if isinstance(self.y, str) else self.y))]
+
+    def _columns(self, study: Study) -> dict[str, Column]:
+        parts = (self.parts,) if isinstance(self.parts, str) else self.parts
+        shown: dict[str, Column] = {}
+        for part in study.parts:
+            if part.name in parts:
+                shown |= columns_of(part.row) | part.columns
+            for name, record in part.also.items():
+                if name in parts:
+                    shown |= columns_of(record)
+        return shown
+
+    def _heading(self, shown: Mapping[str, Column], name: str) -> str:
+        return self.axes.get(name) or (shown[name].heading if name in shown else name.replace("_", " "))
 
     def _is_drawn(self, one: Any) -> bool:
         for name, wanted in self.where.items():
@@ -220,6 +237,9 @@ class Chart:
             axes.set_xticks(range(len(places)), [_text(place) for place in places], fontsize=7, **slanted)
         else:
             axes.set_xscale(self.xscale, **({"linthresh": 0.02} if self.xscale == "symlog" else {}))
+            if self.xscale == "log" and len(places) <= TICKS:  # powers of ten between them say less
+                axes.set_xticks(places, [_text(place) for place in places], fontsize=7)
+                axes.set_xticks([], minor=True)
         axes.set_yscale(self.yscale)
         if self.line is not None:
             axes.axhline(self.line, color="black", linewidth=0.6)
@@ -255,10 +275,6 @@ def _get(one: Any, name: str) -> Any:
 
 def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _heading(shown: Mapping[str, Column], name: str) -> str:
-    return shown[name].heading if name in shown else name.replace("_", " ")
 
 
 # Tables: of points and of verdicts, from their columns.

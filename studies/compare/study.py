@@ -209,7 +209,8 @@ CHARTS: Final = (
     Chart("fairness", "Jain's index of the jobs' speeds", "systems", "jobs", "jain", ("system",),
           where={"axis": "jobs"}, xscale="log"),
     *(Chart(f"paper-{paper.lower()}", f"{paper}: what its paper shows, on packets", "papers", "x", "value", ("figure",),
-            panel="figure", where={"paper": paper}, xscale="symlog" if paper == "SwitchML" else "linear")
+            panel="figure", where={"paper": paper}, xscale="symlog" if paper == "SwitchML" else "linear",
+            axes={"x": "x of the panel's title", "value": "ratio of times, or share"})
       for paper in FIGURES),
 )  # fmt: skip
 STUDY: Final = Study(

@@ -91,17 +91,24 @@ PLANNING: Final = {
     "large": "Stripes in large networks",
 }
 SWEPT: Final = {
-    "ratio": ("Gain over no TDM by c/w, R = 2: nothing is gained where one of both is nothing", "log"),
-    "ports": ("By ports of a ToR: one topology and the source's system beside turns", "linear"),
-    "circuits": ("Planned rounds over the best of all policies by B/b (circuits over NICs), 4 pods, R = 2", "log"),
-    "rate": ("Known models by Gb/s: at 400 Gb/s there is little to hide", "log"),
-    "sigma": ("Throughput of a job over that alone by sigma of log training time", "linear"),
-    "delta": ("Darkness in ms: % of the round without it", "symlog"),
-    "flows": ("OXC against ECMP by flows on each edge", "log"),
-    "gpus": ("From 32 to 16,384 GPUs: rounds over those of TDM; 1: laid on two planes", "log"),
-    "trace": ("Arrivals at 4,096 GPUs by load: mean JCT of exclusive over that of the policy", "linear"),
-}
-"""what a sweep shows, and how x is drawn"""
+    "ratio": ("Gain over no TDM by c/w, R = 2: nothing is gained where one of both is nothing", "log",
+              "communication over training, c/w", "round over that of TDM"),
+    "ports": ("By ports of a ToR: one topology and the source's system beside turns", "linear",
+              "optical ports of a ToR, R", "round over that of TDM"),
+    "circuits": ("Planned rounds over the best of all policies by B/b (circuits over NICs), 4 pods, R = 2", "log",
+                 "rate of a circuit over that of a NIC, B/b", "planned round over that of the best policy"),
+    "rate": ("Known models by Gb/s: at 400 Gb/s there is little to hide", "log",
+             "rate of NICs and circuits, Gb/s", "round over that of TDM; throughput over that alone"),
+    "sigma": ("Throughput of a job over that alone by sigma of log training time", "linear",
+              "sigma of log training time", "throughput over that alone"),
+    "delta": ("Darkness in ms: % of the round without it", "symlog", "darkness, ms", "longer than without darkness, %"),
+    "flows": ("OXC against ECMP by flows on each edge", "log", "flows on each edge", "ratio of rounds"),
+    "gpus": ("From 32 to 16,384 GPUs: rounds over those of TDM; 1: laid on two planes", "log",
+             "GPUs", "round over that of TDM; 1: laid on two planes"),
+    "trace": ("Arrivals at 4,096 GPUs by load: mean JCT of exclusive over that of the policy", "linear",
+              "load", "mean JCT of exclusive over that of the policy"),
+}  # fmt: skip
+"""what a sweep shows, how x is drawn, and the names of both axes"""
 ROUND_KEY: Final = ("policy", "mix", "pods", "ports", "delta_s", "sigma", "ratio", "scale")
 ROUND_MEASURES: Final = (
     *(_played(name, RoundRow.__dataclass_fields__[name].metadata["column"]) for name in ("configurations", "round_s")),
@@ -132,7 +139,7 @@ PARTS: Final = (
     *(
         Part(f"sweep-{name}", says, partial(sweep_cells, name), run_sweep, SweepRow, by=("series", "x"),
              mean=("value",), cost=lambda _cell: 0.5)
-        for name, (says, _) in SWEPT.items()
+        for name, (says, *_) in SWEPT.items()
     ),
 )  # fmt: skip
 assert PLANNING.keys() == FIGURES.keys() and SWEPT.keys() == SWEEPS.keys()  # noqa: S101, PT018  (each has its words)
@@ -349,7 +356,8 @@ CHARTS: Final = (
           kind="dots", where={"ratio": 1.0}, label=lambda ports: f"R={ports}"),
     Chart("twins", "ECMP over circuits, or alone, by flows an edge", "twins", "flows", "ratio", ("twin", "polarized"),
           xscale="log", label=lambda twin, polarized: f"{twin}{', polarized' if polarized else ''}"),
-    *(Chart(name, says, f"sweep-{name}", "x", "value", ("series",), xscale=how) for name, (says, how) in SWEPT.items()),
+    *(Chart(name, says, f"sweep-{name}", "x", "value", ("series",), xscale=how, axes={"x": x, "value": y})
+      for name, (says, how, x, y) in SWEPT.items()),
 )  # fmt: skip
 STUDY: Final = Study(
     "turns",

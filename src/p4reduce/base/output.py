@@ -228,9 +228,9 @@ def progress_bar(output: Output) -> Iterator[Callable[[str], Report]]:
 # Figures as people read them.
 
 
-def time_text(ps: float) -> str:
-    """A virtual time with a fitting unit: '1.234 ms'. ``ps`` in picoseconds."""
-    for unit, size in (("s", 1e12), ("ms", 1e9), ("us", 1e6), ("ns", 1e3)):
+def time_text(ps: float, micro: str = "us") -> str:
+    """A virtual time with a fitting unit: '1.234 ms'. ``ps`` in picoseconds; ``micro``: microseconds, 'µs' in pages."""
+    for unit, size in (("s", 1e12), ("ms", 1e9), (micro, 1e6), ("ns", 1e3)):
         if abs(ps) >= size:
             return f"{ps / size:.4g} {unit}"
     return f"{ps:.0f} ps"

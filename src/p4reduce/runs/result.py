@@ -301,7 +301,7 @@ class RunResult:
         rows = [
             ("workers", network.workers),
             ("elements of an iteration", f"{network.elements:,}"),
-            ("network time of an iteration", f"{network.communication_ps / 1e6:,.4g} us"),
+            ("network time of an iteration", f"{network.communication_ps / 1e6:,.4g} µs"),
             ("over the lower bound", f"{network.ratio_to_bound:.3f}"),
             *_over_losses(network),
             ("bytes on all links", f"{network.total_bytes:,}"),

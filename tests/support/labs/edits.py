@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml as yaml_files
 
+from p4reduce_course.catalogue import find
 from p4switch.p4.compile import compile_text
 
 Random = random.Random
@@ -376,13 +377,25 @@ def _yaml_kept(text: str, draw: Random) -> str:
 REWRITES: dict[str, dict[str, list[dict[str, str]]]] = yaml_files.safe_load(
     Path(__file__).with_name("rewrites.yaml").read_text("utf-8")
 )
-"""right solutions written otherwise by hand, by lab and name: places of the published one, ``old`` and ``new``"""
+"""right solutions written otherwise by hand, by lab and name: places of the published one, ``old`` and ``new``
+
+``file``: in which, where a lab has several.
+"""
 
 
-def rewrite(number: str, text: str, names: Iterable[str]) -> str:
-    """A lab's published solution with some of its rewrites."""
+def rewrite(number: str, folder: Path, names: Iterable[str]) -> list[str]:
+    """A folder with a lab's published solution gets some of its rewrites; those whose places others took are told."""
+    left_out = []
     for name in names:
+        texts: dict[Path, str] = {}
         for change in REWRITES[number][name]:
-            assert change["old"] in text, f"lab {number}, {name!r}: {change['old']!r} is not there"
-            text = text.replace(change["old"], change["new"], 1)
-    return text
+            path = folder / change.get("file", find(number).files[0])
+            text = texts.get(path, path.read_text("utf-8"))
+            if change["old"] not in text:
+                left_out.append(name)
+                break
+            texts[path] = text.replace(change["old"], change["new"], 1)
+        else:
+            for path, text in texts.items():
+                path.write_text(text, "utf-8")
+    return left_out

@@ -69,6 +69,10 @@ def judge_04(folder: Path, draw: random.Random) -> None:
         largest = [float(v) for v in np.abs(values).max(axis=1)]
         if random.random() < 0.3:
             largest[int(random.integers(workers))] *= 1000
+        if random.random() < 0.4:  # at the edge of what fits
+            edge = limit // workers + float(random.choice([0.0, 0.0, 0.3, 0.45, 0.55, 0.7, 0.9]))
+            largest = [edge * 2.0 ** int(random.integers(-40, 40))] * workers
+            values = np.zeros((workers, 8))
         most = max(largest)
         e = exponent(largest, workers)
         if most > 0:

@@ -95,4 +95,13 @@ MUTANTS = [
         ("as the largest of 3 workers",),
         "special",
     ),
+    Mutant("the limit itself", F, "> LIMIT", ">= LIMIT", ("fits too",), "exponent"),
+    Mutant(
+        "the sum is rounded",
+        F,
+        "workers * np.rint(np.ldexp(most, guess))",
+        "np.rint(workers * np.ldexp(most, guess))",
+        ("add up to", "beyond"),
+        "exponent",
+    ),
 ]

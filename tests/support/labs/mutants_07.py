@@ -70,6 +70,14 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "the same generation in other slots",
+        F,
+        'fresh("generation", 1)',
+        "1",
+        ("Use a larger generation for each change",),
+        "epochs",
+    ),
+    Mutant(
         "one group for two jobs",
         F,
         'number = fresh((switch, "group"), FIRST_GROUP)',

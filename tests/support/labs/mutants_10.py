@@ -125,4 +125,12 @@ MUTANTS = [
         ("Open every switch",),
         "start",
     ),
+    Mutant(
+        "fewer slots than the job has",
+        F,
+        '"slots": network["slots"]',
+        '"slots": 4',
+        ("slots of job", "it has 8"),
+        "start",
+    ),
 ]

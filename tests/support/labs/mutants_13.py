@@ -66,4 +66,12 @@ MUTANTS = [
         ("All flows share one cell",),
         "flowlets",
     ),
+    Mutant(
+        "half of the cells",
+        F,
+        "{ hdr.job.src, hdr.job.dst }, FLOWS);",
+        "{ hdr.job.src, hdr.job.dst }, 32w32);",
+        ("modulo FLOWS",),
+        "flowlets",
+    ),
 ]

@@ -96,4 +96,12 @@ MUTANTS = [
         ("may go round for ever",),
         "detour",
     ),
+    Mutant(
+        "one beyond the register",
+        F,
+        "hdr.sum.port < (bit<16>)PORTS",
+        "hdr.sum.port <= (bit<16>)PORTS",
+        ("DOWN of port 16", "told the controller"),
+        "ways",
+    ),
 ]

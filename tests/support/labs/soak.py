@@ -161,10 +161,19 @@ def styled(number: str, style: Path) -> str:
         return differs(number, folder, 1, Counter(), right=True)
 
 
+def by_hand(number: str, name: str) -> str:
+    """What is wrong with the verdicts on the published solution with one rewrite; empty: nothing."""
+    with tempfile.TemporaryDirectory() as held:
+        folder = prepared(number, Path(held) / "mine")
+        if rewrite(number, folder / "skeleton", [name]):
+            return "its places are not in the solution"
+        return differs(number, folder, 1, Counter(), right=True)
+
+
 def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, list[str]]:
     """Right solutions of all styles with edits that keep what they mean: how many, and what was refused.
 
-    The published one comes as it is written otherwise by hand (``REWRITES``): each rewrite alone, then some together.
+    The published one comes with some of its rewrites (``REWRITES``), as far as they go together.
     """
     draw, problems, ends = random.Random(f"kept {number} {seed}"), [], time.monotonic() + seconds
     sources = [SOLUTIONS / number, *styles(number)]
@@ -175,12 +184,10 @@ def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, 
         with tempfile.TemporaryDirectory() as held:
             folder = prepared(number, Path(held) / "mine")
             shutil.copytree(sources[place % len(sources)], folder / "skeleton", dirs_exist_ok=True)
-            own = list(REWRITES.get(number, ())) if place % len(sources) == 0 else []
-            chosen = own[place // len(sources) :][:1] or [name for name in own if draw.random() < 0.5]
+            if place % len(sources) == 0:
+                rewrite(number, folder / "skeleton", [name for name in REWRITES[number] if draw.random() < 0.3])
             for name in find(number).files:
                 path = folder / "skeleton" / name
-                if chosen:
-                    path.write_text(rewrite(number, path.read_text(), chosen))
                 if "answers" not in name:
                     path.write_text(kept(name, path.read_text(), draw))
             if said := differs(number, folder, seed + place, Counter(), right=True):
@@ -208,6 +215,11 @@ def main() -> int:
             if said := styled(number, style):
                 problems.append(f"lab {number}, style {style.name}: {said}")
                 print(problems[-1], flush=True)
+        for name in REWRITES[number]:
+            if said := by_hand(number, name):
+                problems.append(f"lab {number}, written by hand, {name}: {said}")
+                print(problems[-1], flush=True)
+        print(f"lab {number}: {len(styles(number))} styles, {len(REWRITES[number])} rewrites by hand", flush=True)
         problems += rewritten(number, options.kept, options.seed, options.seconds)[1]
         count, found = soaked(number, options.edits, options.seed, options.seconds)
         tried += count

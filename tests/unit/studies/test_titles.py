@@ -1,10 +1,11 @@
-"""Titles stay inside of their figures."""
+"""Titles stay inside of their figures, and axes have names."""
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from studies.pages import title
+from studies.__main__ import STUDIES, load
+from studies.pages import Chart, title
 
 LONG = "Fig. 3a: total latency = training + communication (dotted: + adding up at G; bars: the poster's)"
 
@@ -20,3 +21,11 @@ def test_a_title_is_not_clipped(width, text):
     assert box.x0 >= 0
     assert box.x1 <= figure.bbox.width
     assert figure._suptitle.get_text().split() == text.split()
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_axes_are_named(name):
+    study = load(name)
+    for chart in study.charts:
+        if isinstance(chart, Chart):
+            assert not {"x", "y", "value"} & set(chart.headings(study)), chart.name

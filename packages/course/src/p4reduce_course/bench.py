@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import yaml
 
+from p4reduce_course.culprit import MOST, culprit, p4_edits, passes, suspects, unused
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
 from p4reduce_course.p4 import compiled, minimal
@@ -312,6 +315,8 @@ def _named(ports: Sequence[int]) -> str:
 
 _MOST_FRAMES: Final = 1200
 """that are sent in search of fewer"""
+_BEFORE: Final = 0.3
+"""how suspicious a line is that the frames before the one that fails have run"""
 
 
 @dataclass(frozen=True)
@@ -321,6 +326,8 @@ class _Played:
     scenario: Scenario
     got: tuple[Out, ...]
     wanted: tuple[Out, ...]
+    lines: tuple[Sequence[int], ...]
+    """of the program, that each frame ran"""
 
 
 class _Grader:
@@ -334,7 +341,15 @@ class _Grader:
         self.numbers = bench.numbers(task.personal)
         self._played: dict[Callable[..., Any], list[_Played]] = {}
         self._told: dict[str, Wrong] = {}
+        self._only_asked = False
         self.tables: set[str] = set()
+        self.lines: Sequence[int] = ()
+
+    def anew(self, program: StudentProgram) -> _Grader:
+        """The same for another program of the student's, which is only asked whether it passes."""
+        found = _Grader(self.bench, self.task, program, self.number, self.first)
+        found.tables, found._only_asked = self.tables, True
+        return found
 
     def steps(self) -> list[Step]:
         def checked(one: Property) -> Callable[[], None]:
@@ -345,7 +360,7 @@ class _Grader:
 
     def _compile(self) -> None:
         parts = compiled(self.task, self.bench.file, self.program)
-        self.tables = {name.rpartition(".")[2] for name in parts.tables}
+        self.tables, self.lines = {name.rpartition(".")[2] for name in parts.tables}, parts.lines
         for one in dict.fromkeys(one.scenarios for one in self.bench.properties):
             setup = one(self.numbers, self.task.hidden)[0].setup
             self._loaded(setup)
@@ -371,16 +386,17 @@ class _Grader:
         try:
             frames = [(one.port, one.data, one.at_us) for one in scenario.frames]
             if not hasattr(reference, "learned"):
-                got = [Out.of(answer) for answer in self.program.play(switch, frames)]
+                answers = self.program.play(switch, frames)
             else:
-                got = []
+                answers = []
                 for one in frames:
-                    got.append(Out.of(self.program.play(switch, [one])[0]))
-                    for digest in got[-1].digests:
+                    answers += self.program.play(switch, [one])
+                    for digest in answers[-1].digests:
                         self.program.load(switch, self._taken(Setup(_answered(reference, digest))).text())
         finally:
             self.program.forget(switch)
-        return _Played(scenario, tuple(got), self._outs(scenario, {}))
+        got, lines = tuple(map(Out.of, answers)), tuple(answer.lines for answer in answers)
+        return _Played(scenario, got, self._outs(scenario, {}), lines)
 
     def _reference(self, scenario: Scenario, wrong: Mapping[str, Any] | None = None) -> Any:
         return self.bench.reference(self.numbers, scenario.setup, **(wrong or {}))
@@ -414,6 +430,8 @@ class _Grader:
 
     def _shortest(self, one: Property, played: _Played, place: int) -> Wrong:
         """What is said of the first frame that fails."""
+        if self._only_asked:
+            raise Wrong("it fails")
 
         def fails(candidate: Scenario) -> bool:
             tried = self._play(candidate)
@@ -427,24 +445,53 @@ class _Grader:
             said = f"After {_listed([one.what for one in small.scenario.frames[:-1]])}, {said}"
         lacks = sorted({row["table"] for row in begin.setup.rows} - self.tables)
         missing = f"the program does not apply table {', '.join(lacks)}" if lacks else ""
-        if cause := self._cause(one, played, small) or missing or asked(self.number, one):
-            said += f". {cause[:1].upper()}{cause[1:]}"
+        causes = [unused(self.path.read_text("utf-8")), self._same(played) or missing]
+        if not causes[1]:
+            where = "" if self._told else self._culprit(one, played, small)
+            like = "" if where else self._same(small) or self._like(one, played)
+            causes += [like or asked(self.number, one), where]
+        said += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
         if said not in self._told:
             name = f"{one.part}-{len(self._told) + 1}"
             self._told[said] = Wrong(said, str(self.path), *self._look(name, small))
         return self._told[said]
 
-    def _cause(self, one: Property, played: _Played, small: _Played) -> str:
-        """The mistake with which the reference does the same.
+    def _same(self, played: _Played) -> str:
+        """The mistake with which the reference does the same, to the last frame."""
+        outs = ((mistake.says, self._outs(played.scenario, mistake.wrong)) for mistake in self.bench.mistakes)
+        return next((says for says, out in outs if out == played.got), "")
 
-        Over the whole scenario or, else, its shortest form; or in what the check is about, over the whole scenario.
-        """
-        for exact, whole in ((True, played), (True, small), (False, played)):
-            for mistake in self.bench.mistakes:
-                outs = self._outs(whole.scenario, mistake.wrong)
-                if outs == whole.got or (not exact and self._alike(one, whole, outs)):
-                    return mistake.says
+    def _like(self, one: Property, played: _Played) -> str:
+        """The mistake with which the reference does the same in what a check is about."""
+        for mistake in self.bench.mistakes:
+            if self._alike(one, played, self._outs(played.scenario, mistake.wrong)):
+                return mistake.says
         return ""
+
+    def _culprit(self, one: Property, played: _Played, small: _Played) -> str:
+        """The place in the program on which it hangs."""
+        judged = zip(played.scenario.frames, played.wanted, played.got, played.lines, strict=True)
+        suspicious = suspects([(ran, bool(self._differs(one, frame, due, got))) for frame, due, got, ran in judged])
+        for line in {line for lines in small.lines for line in lines}:  # of a frame before, which left something behind
+            suspicious[line] = max(_BEFORE, suspicious.get(line, 0.0))
+        text, given = self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)
+        with StudentProgram(self.path) as program:
+
+            def mends(text: str) -> bool:
+                if program.compile(text).parts is None:
+                    return False
+                grader = self.anew(program)
+                try:
+                    tried = grader._play(small.scenario)
+                except Wrong:
+                    return False
+                frames = zip(small.scenario.frames, tried.wanted, tried.got, strict=True)
+                return not any(self._differs(one, *told) for told in frames) and passes(grader.steps()[1:])
+
+            try:
+                return culprit(self.path, islice(p4_edits(text, given, suspicious, self.lines), MOST), mends)
+            except Wrong:  # the process has used up what it may use
+                return ""
 
     def _alike(self, one: Property, played: _Played, outs: tuple[Out, ...]) -> bool:
         judged = zip(played.scenario.frames, outs, played.got, strict=True)

@@ -433,6 +433,9 @@ class _Grader:
     def _bitmap(self, one: _Played, workers: int) -> str:
         got, wanted, before, bit = one.after[0], one.expected[0], one.before[0], one.push.bit
         said = f"after {one.name} the slot's bitmap is {got:#b}, expected {wanted:#b}"
+        if one.after == one.before and before and not one.answer.sent:
+            said += f": nothing changed, so it was taken for a repetition. Its own bit, meta.bit_ {bit:#b}, was not in"
+            return f"{said}: only that makes a repetition, whoever else is in"
         if one.outcome == "complete":
             if got not in (0, before, full(workers)) and got in (bit, before + 1, workers):
                 return f"{said}, and {full(workers):#b} before that: {self._instead(got, before, bit)}"

@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce_course.culprit import placed
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.confine import Limits
@@ -45,7 +47,9 @@ def limit_of(draws: Draws) -> int:
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 04."""
     with StudentCode(task.answers / FILE, _LIMITS, task.seen) as code:
-        yield from run_steps(task, _Grader(task, code).steps())
+        given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
+        steps = placed(task.answers / FILE, given, own, lambda other: _Grader(task, other).steps())
+        yield from run_steps(task, steps)
 
 
 def exponent(largest: float, workers: int, limit: int) -> int:
@@ -168,9 +172,18 @@ class _Grader:
         scale = 10.0 ** random.integers(-6, 7)
         return [float(v) for v in np.abs(random.normal(0, 1, workers)) * scale + scale / 100], workers
 
+    def _edges(self) -> Iterator[tuple[float, int]]:
+        """The largest of workers, where n * rint(x) is the limit or just beyond it, or rint(n * x) would be."""
+        for workers in range(2, 65):
+            most, rest = divmod(self.limit, workers)
+            if rest == 0:
+                yield float(most), workers
+            elif 4 * rest >= 3 * workers or 3 * rest < workers:
+                yield most + (0.75 if 4 * rest >= 3 * workers else 0.375), workers
+
     def fits(self) -> None:
-        for number in range(60):
-            largest, workers = self._draw("fits", number)
+        cases = [self._draw("fits", number) for number in range(60)]
+        for largest, workers in [*cases, *(([each / 64], n) for each, n in self._edges())]:
             each = max(largest)
             e = self._exponent([each] * workers, workers)
             total = workers * round(Fraction(each) * Fraction(2) ** e)
@@ -197,8 +210,8 @@ class _Grader:
                 )
 
     def generous(self) -> None:
-        for number in range(60):
-            largest, workers = self._draw("generous", number)
+        cases = [self._draw("generous", number) for number in range(60)]
+        for largest, workers in [*cases, *(([each / 64] * n, n) for each, n in self._edges())]:
             e, wanted = self._exponent(largest, workers), exponent(max(largest), workers, self.limit)
             if e < wanted:
                 said = (

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
+from p4reduce_course.culprit import placed
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.p4 import (
@@ -150,11 +152,13 @@ class _Grader:
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[Step]:
+        # The worker before the gate: it needs no P4.
+        given = skeleton_of(self.task, WORKER_FILE)
+        worker = placed(
+            Path(self.file), given, self.worker(), lambda code: _Grader(self.task, code, self.program).worker()
+        )
         return [
-            # Before the gate: it needs no P4.
-            Step("worker", "a window of SLOTS chunks", self.window),
-            Step("worker", "again after a time-out, and only what is missing", self.again),
-            Step("worker", "each chunk by itself", self.each),
+            *worker,
             Step("switch", "the program compiles", self.compile, gate=True),
             Step("switch", "what is not for the slots is dropped", self.strangers),
             Step("switch", "sums, cell by cell, twice around", self.sums),
@@ -164,6 +168,14 @@ class _Grader:
             Step("network", "nothing lost", lambda: self.network(0.0)),
             Step("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
             Step("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
+        ]
+
+    def worker(self) -> list[Step]:
+        """The checks of the worker alone."""
+        return [
+            Step("worker", "a window of SLOTS chunks", self.window),
+            Step("worker", "again after a time-out, and only what is missing", self.again),
+            Step("worker", "each chunk by itself", self.each),
         ]
 
     # --- the switch

@@ -11,6 +11,8 @@ from typing import Final
 
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
+from p4reduce_course.culprit import placed
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.process import StudentCode
@@ -25,6 +27,9 @@ _AS_NEAR: Final = 0.005
 """a run takes a little longer than its formula"""
 _HEADERS: Final = 62
 _GAP: Final = 24
+_TREE: Final = "In a tree each chunk crosses the link of a worker once in each direction, both at the same time"
+_RING: Final = "In a ring of n each chunk crosses the link of a worker 2(n-1)/n times in each direction"
+_SERVER: Final = "The server's link is the busiest: every chunk of each of the n workers crosses it in each direction"
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,9 @@ def seconds(case: Case) -> float:
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 08."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
-        yield from run_steps(task, _Grader(task, code).steps())
+        given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
+        steps = placed(task.answers / FILE, given, own, lambda other: _Grader(task, other).steps())
+        yield from run_steps(task, steps)
 
 
 class _Grader:
@@ -186,11 +193,16 @@ class _Grader:
         if abs(found - actual) <= NEAR * actual:
             return
         said = f"{name}: {found * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
+        n, once = case.workers, math.ceil(case.elements / case.lanes) * case.frame
+        times = {"tree": once, "ring": 2 * (n - 1) / n * once, "server": n * once}
+        plan, rule = {"steiner": ("tree", _TREE), "ring": ("ring", _RING), "ps": ("server", _SERVER)}[case.plan]
         look = f"p4reduce run {case.flags}"
         lanes = 4 * case.lanes
         known: dict[float, str] = {
             1 / 8: "an eighth: rates are in bits, frames in bytes",
             8: "eight times: rates are in bits, frames in bytes, once",
+            1 / 64: "a 64th: a byte has 8 bits, times 8 and not divided by 8",
+            64: "64 times: a byte has 8 bits, times 8 once",
             1000: "a thousand times: seconds, not milliseconds",
             lanes / (lanes + _HEADERS + _GAP): "headers and the gap between frames are left out",
             (lanes + _HEADERS) / (lanes + _HEADERS + _GAP): "preamble, checksum and gap are left out",
@@ -206,7 +218,9 @@ class _Grader:
             best = min(near.values())
             whys = [why for why, off in sorted(near.items(), key=lambda one: one[1]) if off < best + _AS_NEAR]
             raise Wrong(f"{said}: {'; or '.join(whys)}", self.path, look)
-        raise Wrong(f"{said}: {abs(found / actual - 1):.0%} off, 2 % are allowed", self.path, look)
+        of = next((one for one, time in times.items() if one != plan and abs(found / time - 1) <= NEAR), "")
+        said += f": that is the time of a {of}" if of else f": {abs(found / actual - 1):.0%} off, 2 % are allowed"
+        raise Wrong(f"{said}. {rule}", self.path, look)
 
     # --- window
 

@@ -13,7 +13,7 @@ import numpy as np
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
-from p4reduce_course.controllers.diagnose import check_cleared, check_entries, check_gone, check_open
+from p4reduce_course.controllers.diagnose import check_apart, check_cleared, check_entries, check_gone, check_open
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
@@ -75,6 +75,7 @@ class Play:
         self._random = np.random.default_rng(ground.network["job"])
         self._about: Plan | None = None  # the plan that was looked at last
         self._epochs: list[int] = []
+        self._plans: list[Plan] = []  # that workers have used, the newest first
 
     def begin(self) -> None:
         """The controller's first tree. Raises Wrong."""
@@ -82,6 +83,8 @@ class Play:
         check_open(self.room.sessions.highest, self.ground.topology, self._where)
         self._plan = self._about = self._answered("start", answer)
         check_entries(self.room.sessions.book, self._plan, self._where)
+        check_apart(self.room.sessions.book, [self._plan], self._where)
+        self._plans = [self._plan]
         self.job: Job = self.room.network.add(self._plan)
         self._epochs.append(self._plan.epoch)
 
@@ -154,7 +157,9 @@ class Play:
             said = f"epoch {plan.epoch} again, for a tree with root {plan.root}: packets that were on their way in the "
             raise Wrong(f"{said}tree of {old.root} cannot be told from current ones. Use another epoch", self._where)
         check_entries(self.room.sessions.book, plan, self._where, dead)
-        check_cleared(self.room.sessions.book, old, plan, self._where)
+        check_apart(self.room.sessions.book, [plan], self._where)
+        for earlier in self._plans:
+            check_cleared(self.room.sessions.book, earlier, plan, self._where)
         if plan.workers == old.workers:
             self.room.network.change_over(self.job, plan)
         else:  # sums of some chunks have in them what the dead gave: all of it again, without
@@ -164,6 +169,7 @@ class Play:
             self._post()
         self._epochs.append(plan.epoch)
         self._plan = plan
+        self._plans.insert(0, plan)
         self.changes += 1
         self.changed()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Final
 
@@ -41,7 +42,7 @@ class Spreader:
     """What the README says."""
 
     def __init__(self, numbers: Numbers, setup: Setup, *, whole: bool = True, again: str = "gap", edge: bool = False,
-            latest: bool = True, numbered: bool = True, both: bool = True, one: bool = False,
+            latest: bool = True, numbered: bool = True, both: bool = True, slots: int = FLOWS,
             results: bool = True) -> None:  # fmt: skip
         """With the uplinks of a setup."""
         self.type, self.gap = numbers["job_type"], numbers["gap"] + (0 if not edge else -1)
@@ -49,7 +50,7 @@ class Spreader:
         self.results = results
         self.ways = next((row["params"]["count"] for row in setup.rows if row["table"] == "spread"), 0)
         self.ports = {row["match"]["meta.way"]: row["params"]["port"] for row in setup.rows if row["table"] == "uplink"}
-        self.slots = 1 if one else FLOWS
+        self.slots = slots
         self.seen: dict[int, int] = {}
         self.flowlets: dict[int, int] = {}
 
@@ -137,6 +138,23 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     return found
 
 
+def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """Pairs of flows whose cells are 16 or 32 apart, or the same: each goes on just before the other's pause is over."""
+    random, gap, frames, at = draws.generator("shared"), own["gap"], [], 10_000
+    for apart in (FLOWS // 2, FLOWS // 4, 0, FLOWS // 2, FLOWS // 4, 0):
+        while True:
+            one, other = ((int(a), int(b)) for a, b in random.integers(1, 1 << 16, (2, 2)))
+            ends = [struct.pack(">HH", *flow) for flow in (one, other)]
+            cells = [crc16(end) % FLOWS for end in ends]
+            ways_ = [crc16(ends[0] + struct.pack(">H", number)) % 5 for number in (1, 2)]
+            if (cells[1] - cells[0]) % FLOWS == apart and ways_[0] != ways_[1]:
+                break
+        for flow, pause, tag in ((one, 10 * gap, "first"), (other, gap, "first"), (one, 1, "next")):
+            at += pause
+            frames.append(packet(own, DATA, 1, *flow, at, tag if apart else "same"))
+    return [Scenario(ways(5), tuple(frames[place : place + 3])) for place in range(0, len(frames), 3)]
+
+
 def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
     """What is not of a job."""
     frames = (packet(own, 3, 1, 1, 2, 10_000, ""), packet(own, DATA, 1, 1, 2, 10_001, "", own["job_type"] ^ 1))
@@ -164,6 +182,7 @@ BENCH: Final = Bench(
         Property("flowlets", "a flow's first frame", flows, ("first",)),
         Property("flowlets", "frames behind each other stay on their way", flows, ("same",)),
         Property("flowlets", "a pause begins the next flowlet", flows, ("next",)),
+        Property("flowlets", "flows of other cells are no pause of this one", shared),
     ),
     mistakes=(
         Mistake("a switch that adds up must see all PUSHes of a job: the way follows from job alone, crc16 of { job }", {"whole": False}),
@@ -174,7 +193,8 @@ BENCH: Final = Bench(
         Mistake("the pause is that since the latest frame: write the time for every frame, not only for the first of a flowlet", {"latest": False}),
         Mistake("the number of the flowlet is not in the hash: { src, dst, number }", {"numbered": False}),
         Mistake("dst is not in the hash: flows to other hosts are other flows", {"both": False}),
-        Mistake("all flows share one cell: the index is crc16 of { src, dst } modulo FLOWS", {"one": True}),
+        Mistake("all flows share one cell: the index is crc16 of { src, dst } modulo FLOWS", {"slots": 1}),
+        Mistake("flows share a cell that have two: the index is crc16 of { src, dst } modulo FLOWS, all of them", {"slots": FLOWS // 2}),
     ),
 )  # fmt: skip
 

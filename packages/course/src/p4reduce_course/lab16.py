@@ -135,7 +135,8 @@ def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         link(own, 3, DOWN, "forged", 1), push(own, 1, 1, "trusted"), link(own, 3, DOWN, "news"), push(own, 1, 1, "down"),
         link(own, 3, UP, "forged", 2), push(own, 1, 1, "trusted"),
     )  # fmt: skip
-    found = [Scenario(ways(*_WAYS), first), Scenario(ways(*_WAYS), forged)]
+    last = tuple(link(own, PORTS - 1, kind, tag) for kind, tag in ((DOWN, "news"), (DOWN, "known"), (UP, "news")))
+    found = [Scenario(ways(*_WAYS), first), Scenario(ways(*_WAYS), forged), Scenario(ways(*_WAYS), last)]
     random = draws.generator("failures")
     for _ in range(3):
         frames, down = [], set[int]()
@@ -165,12 +166,9 @@ def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
     strange = Frame(
         1, ETHERNET.pack(dst=node(1), type=own["sum_type"] ^ 1) + whole.data[14:], "a frame of another EtherType"
     )
-    far = link(own, 60_000, DOWN, "")
-    return [
-        Scenario(
-            ways(*_WAYS), (strange, push(own, 9, 1, ""), Frame(1, whole.data[:18], "a frame that is cut short"), far)
-        )
-    ]
+    short, far = Frame(1, whole.data[:18], "a frame that is cut short"), (PORTS, PORTS + 1, 60_000)
+    frames = (strange, push(own, 9, 1, ""), short, *(link(own, port, DOWN, "") for port in far))
+    return [Scenario(ways(*_WAYS), frames)]
 
 
 def example(own: Numbers) -> Scenario:

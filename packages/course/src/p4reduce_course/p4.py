@@ -183,19 +183,22 @@ class Strangers:
     def check(self, program: StudentProgram, parts: Parts) -> None:
         """Raises Wrong where one is sent on, or changes a register."""
         lanes, there = (1, 2, 3, 4), {name.rpartition(".")[2] for name in parts.registers}
-        for port, data, what in (
-            (5, Sum(PUSH, 0, lanes).frame(self.ether_type), "a PUSH by a port without a worker"),
-            (1, Sum(RESULT, 0, lanes).frame(self.ether_type), "a RESULT of a worker"),
-            (1, Sum(0, 0, lanes).frame(self.ether_type), "a frame of kind 0"),
-            (1, Sum(PUSH, 0, lanes).frame(self.ether_type ^ 1), "a frame of another EtherType"),
+        push, kind = Sum(PUSH, 0, lanes), "its kind is not PUSH"
+        for port, data, what, why in (
+            (5, push.frame(self.ether_type), "a PUSH by a port without a worker", "table worker has no entry for it"),
+            (1, Sum(RESULT, 0, lanes).frame(self.ether_type), "a RESULT of a worker", kind),
+            (1, Sum(0, 0, lanes).frame(self.ether_type), "a frame of kind 0", kind),
+            (1, push.frame(self.ether_type ^ 1), "a frame of another EtherType", "hdr.sum is not valid"),
         ):
             look = shown(self.path, self.home, "strangers", 2, [(port, data, what)])
             with new_bench(program, parts, 2) as bench:
                 if bench.send(port, data).sent:
-                    said = f"{what} was sent on; the skeleton drops it: leave the first if as it is"
+                    said = f"{what} was sent on; the skeleton drops it, because {why}: leave the first if as it is"
                     raise Wrong(said, str(self.path), *look)
                 if any(any(bench.cells(register)) for register in self.registers if register in there):
-                    raise Wrong(f"{what} is not for the slots, and changed a register", str(self.path), *look)
+                    raise Wrong(
+                        f"{what} is not for the slots, because {why}, and changed a register", str(self.path), *look
+                    )
 
 
 def entries_text(workers: int) -> str:

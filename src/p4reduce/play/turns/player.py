@@ -575,7 +575,7 @@ def gantt_svg(played: Played, groups: dict[str, int], *, title: str = "") -> str
 
 def _bar(start: int, stop: int, end: int, row: int, colour: str, says: str, opacity: float = 1.0) -> str:
     x, width = _LEFT + start * _WIDTH / end, max(0.5, (stop - start) * _WIDTH / end)
-    times = f"{start / 1e6:.1f} to {stop / 1e6:.1f} us"
+    times = f"{start / 1e6:.1f} to {stop / 1e6:.1f} µs"
     return (
         f'<rect x="{x:.1f}" y="{_TOP + _ROW * row}" width="{width:.1f}" height="{_ROW - 5}" fill="{colour}" '
         f'fill-opacity="{opacity}"><title>{escape(says)}: {times}</title></rect>'
@@ -588,6 +588,6 @@ def _axis(end: int, height: int) -> Sequence[str]:
         x = _LEFT + step * _WIDTH / 5
         anchor = "end" if step == 5 else "middle"
         marks.append(
-            f'<text x="{x:.0f}" y="{height - 14}" text-anchor="{anchor}">{end * step / 5 / 1e6:,.0f} us</text>'
+            f'<text x="{x:.0f}" y="{height - 14}" text-anchor="{anchor}">{end * step / 5 / 1e6:,.0f} µs</text>'
         )
     return marks

@@ -393,11 +393,9 @@ def curves(
         y = up.at(target)
         parts.append(element("line", class_="target", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
         parts.append(element("text", f"target {100 * target:.0f} %", x=LEFT + 6, y=y - 5, class_="small soft"))
-    for names, (x, y) in coinciding([(curve.name, _pixels(curve, across, up)) for _, curve in drawn]):
-        parts.append(
-            element("text", f"{names} coincide", x=min(x, WIDTH - RIGHT), y=max(y - 9, TOP + 10), text_anchor="end",
-                    class_="small halo")
-        )  # fmt: skip
+    if same := coinciding([(curve.name, _pixels(curve, across, up)) for _, curve in drawn]):
+        said = "; ".join(f"{names} coincide" for names in same)
+        parts.append(element("text", said, x=LEFT, y=HEIGHT - 8, class_="small soft"))  # below: no text over curves
     for number, curve in drawn:
         path = " ".join(f"{across.at(time):.1f},{up.at(value):.1f}" for time, value in curve.points)
         parts.append(
@@ -413,8 +411,13 @@ def curves(
     axis = f"{clock}, logarithmic" if across.logarithmic else clock
     parts.append(element("text", axis, x=WIDTH - RIGHT, y=HEIGHT - 8, text_anchor="end", class_="small soft"))
     ends = "; ".join(f"{curve.name} ends at {_value(curve.points[-1][1], share=share)} after "
-                     f"{time_text(curve.points[-1][0] * 1e12)}" for _, curve in drawn)  # fmt: skip
+                     f"{page_time(curve.points[-1][0] * 1e12)}" for _, curve in drawn)  # fmt: skip
     return picture(WIDTH, HEIGHT, *parts, title=title, description=ends)
+
+
+def page_time(ps: float) -> str:
+    """A virtual time as pages have it, '1.234 µs'. ``ps`` in picoseconds."""
+    return time_text(ps, "µs")
 
 
 def series_number(number: int, curve: Curve) -> int:
@@ -426,8 +429,8 @@ def _pixels(curve: Curve, across: Axis, up: Axis) -> list[Point]:
     return [(across.at(time), up.at(value)) for time, value in curve.points]
 
 
-def coinciding(drawn: Sequence[tuple[str, Sequence[Point]]]) -> list[tuple[str, Point]]:
-    """Names of curves that nowhere are further apart than a pixel or so, as 'a, b and c', and where they end."""
+def coinciding(drawn: Sequence[tuple[str, Sequence[Point]]]) -> list[str]:
+    """Names of curves that nowhere are further apart than a pixel or so, as 'a, b and c'."""
     groups: list[tuple[list[str], Sequence[Point]]] = []
     for name, points in drawn:
         for names, others in groups:
@@ -437,7 +440,7 @@ def coinciding(drawn: Sequence[tuple[str, Sequence[Point]]]) -> list[tuple[str, 
                 break
         else:
             groups.append(([name], points))
-    return [(f"{', '.join(names[:-1])} and {names[-1]}", points[-1]) for names, points in groups if len(names) > 1]
+    return [f"{', '.join(names[:-1])} and {names[-1]}" for names, _ in groups if len(names) > 1]
 
 
 def _time_axis(drawn: Sequence[tuple[int, Curve]], times: Sequence[float]) -> Axis:
@@ -465,7 +468,7 @@ def _grid(across: Axis, up: Axis, *, share: bool) -> list[Markup]:
         parts.append(element("line", class_="grid", x1=x, x2=x, y1=TOP, y2=HEIGHT - BOTTOM))
         parts.append(
             element(
-                "text", time_text(time * 1e12), x=x, y=HEIGHT - BOTTOM + 17, text_anchor="middle", class_="small soft"
+                "text", page_time(time * 1e12), x=x, y=HEIGHT - BOTTOM + 17, text_anchor="middle", class_="small soft"
             )
         )
     base = HEIGHT - BOTTOM

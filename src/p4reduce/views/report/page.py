@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from p4reduce.base.output import bytes_text, rate_text, time_text
+from p4reduce.base.output import bytes_text, rate_text
 from p4reduce.runs.files import faults_of, table_of
 from p4reduce.runs.result import RunResult
 from p4reduce.views.report.curves import (
@@ -29,6 +29,7 @@ from p4reduce.views.report.curves import (
     element,
     join,
     line_width,
+    page_time,
     picture,
     series_number,
     series_of,
@@ -167,7 +168,7 @@ def _bar_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Marku
         Bar(
             name,
             network.communication_ps,
-            f"{time_text(network.communication_ps)} ({network.ratio_to_bound:.4g} x)",
+            f"{page_time(network.communication_ps)} ({network.ratio_to_bound:.4g} x)",
             network.bound_ps,
             own,
         )
@@ -305,7 +306,7 @@ AXES: Final = ("plan", "topology", "collective", "workers", "lanes", "rate", "lo
 LEGEND_ROW: Final = 20.0
 Value = Callable[[Row], float]
 FIGURES: Final[tuple[tuple[str, Value, Callable[[float], str]], ...]] = (
-    ("Network time", lambda row: row["communication_us"] * 1e6, time_text),
+    ("Network time", lambda row: row["communication_us"] * 1e6, page_time),
     ("Time over the lower bound", lambda row: row["ratio_to_bound"], lambda value: f"{value:.3g}"),
     ("Algorithm bandwidth: size over time", lambda row: 32e6 * row["elements"] / row["communication_us"], rate_text),
 )

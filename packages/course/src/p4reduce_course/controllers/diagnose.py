@@ -333,7 +333,7 @@ def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
 
 
 def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
-    """Raises Wrong where a job's slots of an earlier epoch are its slots again, and would not count as empty."""
+    """Raises Wrong where a job has no larger generation than in the epoch before: READMEs ask for one, in any slots."""
     for name in new.by_switch:
         now = book.ever.get((name, new.job, new.epoch))
         then = book.ever.get((name, old.job, old.epoch))
@@ -343,6 +343,9 @@ def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
             said = f"{name}: slots not cleared. Job {new.job} has generation {now['generation']} in epoch {new.epoch}, "
             said += f"and had {then['generation']} in epoch {old.epoch}, in the same slots: what is left in them would "
             raise Wrong(f"{said}count as new. A larger generation each time clears them", where)
+        said = f"{name}: job {new.job} has generation {now['generation']} in epoch {new.epoch}, and had "
+        said += f"{then['generation']} in epoch {old.epoch}. Use a larger generation for each change"
+        raise Wrong(f"{said}, in other slots too: who had them before is not looked up", where)
 
 
 def check_untouched(book: Book, plan: Plan, where: str) -> None:

@@ -14,6 +14,8 @@ MOST_VALUES: Final = 300_000
 """of one message, each element of an array not counted"""
 MOST_KEYS: Final = 4096
 """of one dict: keys can be chosen so that each is compared with all before it"""
+LOAD: Final = "load a text"
+"""called as no function of a student's is: the functions from then on are those of a text"""
 _ARRAY: Final = "__array__"
 _REMOTE: Final = "__remote__"
 _DTYPES: Final = frozenset("?bBhHiIlLqQefd")

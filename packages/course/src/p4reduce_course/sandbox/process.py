@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, Self
 import p4reduce
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.sandbox.confine import MIB, Limits, undumpable
-from p4reduce_course.sandbox.messages import LIMIT, MessageError, pack, unpack
+from p4reduce_course.sandbox.messages import LIMIT, LOAD, MessageError, pack, unpack
 
 Service = Callable[..., Any]
 """``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
@@ -312,6 +312,15 @@ class StudentCode(Apart):
     def __init__(self, file: Path, limits: Limits | None = None, seen: dict[str, None] | None = None) -> None:
         """As :class:`Apart`, with the limits of Python code."""
         super().__init__(file, limits or Limits(), seen)
+
+    def load(self, text: str) -> None:
+        """A text, whose functions are called from now on in the place of the file's. Raises Wrong."""
+        self.call(LOAD, text)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has."""
+        return self._dead is not None
 
     def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
         _copy(self.file.parent, folder)

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -33,9 +33,18 @@ from p4reduce_course.sandbox.child import Channel, moved, serve
 from p4reduce_course.sandbox.confine import MIB, Limits, confine, die_with_parent, undumpable
 from p4reduce_course.sandbox.process import Apart, Process
 from p4switch.device import Device
-from p4switch.interpreter.trace import HeaderEmitted, HeaderExtracted, ParserFailed, Verdict
+from p4switch.interpreter.trace import (
+    ConditionEvaluated,
+    Event,
+    HeaderEmitted,
+    HeaderExtracted,
+    ParserFailed,
+    PrimitiveRun,
+    TableApplied,
+    Verdict,
+)
 from p4switch.p4.compile import compile_text
-from p4switch.program.errors import ProgramError
+from p4switch.program.errors import ProgramError, SourceInfo
 from p4switch.program.expressions import FieldRef
 from p4switch.program.loader import load_program
 from p4switch.program.program import ParserState, Program, Transition
@@ -59,6 +68,7 @@ class Parts:
         deparser: headers in the order in which they are emitted.
         tables, actions: their full names.
         registers: the number of cells of each, by its full name.
+        lines: of the source, that frames may run.
     """
 
     headers: dict[str, list[tuple[str, int]]]
@@ -67,6 +77,7 @@ class Parts:
     tables: list[str]
     actions: list[str]
     registers: dict[str, int]
+    lines: list[int]
 
 
 @checked(config=_STRICT, frozen=True)
@@ -95,6 +106,7 @@ class Answer:
         parser_error: of the parser; empty where there was none.
         group: the multicast group that ingress ended with; 0: none.
         digests: what the controller was told, the elements of each.
+        lines: of the source, that it ran, each once.
     """
 
     sent: tuple[tuple[int, bytes], ...]
@@ -103,6 +115,7 @@ class Answer:
     parser_error: str
     group: int
     digests: tuple[tuple[int, ...], ...]
+    lines: list[int]
 
 
 T = TypeVar("T")
@@ -368,7 +381,7 @@ class Switches:
             self._program = load_program(found.json)
         except ProgramError as error:
             return {"parts": None, "messages": messages, "refused": str(error)}
-        return {"parts": _parts(self._program), "messages": messages, "refused": ""}
+        return {"parts": _parts(self._program) | {"lines": _lines(found.json)}, "messages": messages, "refused": ""}
 
     def switch(self) -> int:
         """A new switch; its number."""
@@ -409,6 +422,7 @@ class Switches:
             "parser_error": errors[0] if errors else "",
             "group": groups[0] if groups else 0,
             "digests": list(self._digests),
+            "lines": sorted({one.line for one in map(_source, trace.events) if one is not None}),
         }
 
     def insert(self, switch: int, table: str, match: list[int], action: str, arguments: list[int]) -> None:
@@ -430,6 +444,17 @@ class Switches:
         return [int(self._switches[switch][0].registers[name].read(index)) for name in registers]
 
 
+def _source(event: Event) -> SourceInfo | None:
+    match event:
+        case PrimitiveRun():
+            return event.primitive.source
+        case ConditionEvaluated():
+            return event.conditional.source
+        case TableApplied():
+            return event.source
+    return None
+
+
 def _parts(program: Program) -> dict[str, Any]:
     """``Parts``, in plain data."""
     states = program.parser.states.values()
@@ -444,6 +469,13 @@ def _parts(program: Program) -> dict[str, Any]:
         "actions": [action.name for action in program.actions.values()],
         "registers": {name: one.size for name, one in device.registers.items()},
     }
+
+
+def _lines(program: Mapping[str, Any]) -> list[int]:
+    """Of the source, with a primitive or a condition."""
+    parts = [one for action in program["actions"] for one in action["primitives"]]
+    parts += [one for pipeline in program["pipelines"] for one in pipeline["conditionals"]]
+    return sorted({one["source_info"]["line"] for one in parts if one.get("source_info")})
 
 
 _TRIED: Final = 8

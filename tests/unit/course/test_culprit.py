@@ -1,0 +1,100 @@
+"""The place on which a failure hangs: changes of one place, and the first of them that mends it all."""
+
+from pathlib import Path
+
+import pytest
+
+from p4reduce_course.culprit import culprit, p4_edits, python_edits, suspects
+from p4reduce_course.frame.grading import grade
+from p4reduce_course.sandbox.process import StudentCode
+from tests.support.labs import SOLUTIONS, Mutant, spoilt
+
+LINES = range(200)
+
+
+def changed(text, right, *, given=""):
+    """Lines of the changes of a P4 text that give the right one."""
+    edits = p4_edits(text, given, dict.fromkeys(LINES, 1.0), LINES)
+    return [edit.line for edit in edits if "".join(edit.text.split()) == "".join(right.split())]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("hdr.load.estimate >= LIMIT", "hdr.load.estimate > LIMIT"),
+        ("row1.write(cell1, count1);", "row1.write(cell0, count1);"),
+        ("row1.write(cell1, count1);", "row1.write(count1, cell1);"),
+        ("hdr.load.heavy = 1;", "hdr.load.heavy = 2;"),
+        ("if (before < LIMIT) {", "if (before < LIMIT && hdr.load.kind == ASK) {"),
+        ("HashAlgorithm.crc32, 32w0, { hdr.load.job }, CELLS0", "HashAlgorithm.crc16, 32w0, { hdr.load.job }, CELLS0"),
+        ("            std.egress_spec = UP;\n", "            std.egress_spec = UP;\n            mark_to_drop(std);\n"),
+    ],
+)
+def test_a_change_of_one_place_is_among_the_changes(old, new):
+    right = (SOLUTIONS / "14" / "heavy.p4").read_text()
+    wrong = right.replace(old, new, 1)
+    assert wrong != right
+    differing = [n for n, (a, b) in enumerate(zip(wrong.splitlines(), right.splitlines(), strict=False), 1) if a != b]
+    assert differing[0] in changed(wrong, right)
+
+
+def test_lines_that_the_student_wrote_come_first_and_comments_are_left_alone():
+    text = (SOLUTIONS / "14" / "heavy.p4").read_text().replace("std.egress_spec = UP;", "std.egress_spec = 1; // == 0")
+    given = "\n".join(line for line in text.splitlines() if "= 1; //" not in line)
+    edits = list(p4_edits(text, given, dict.fromkeys(LINES, 1.0), LINES))
+    own = next(number for number, line in enumerate(text.splitlines(), 1) if "= 1; //" in line)
+    assert edits[0].line == own
+    assert not [edit for edit in edits if "//" in edit.text and "// == 0" not in edit.text and edit.line != own]
+
+
+def test_python_is_changed_in_one_place_and_loops_last():
+    text = "def f(a, b):\n    while a > b:\n        a -= 1\n    return a + 2\n"
+    edits = list(python_edits(text))
+    assert any("return a + 1" in edit.text for edit in edits)
+    assert any("return b + 2" in edit.text for edit in edits)
+    loops = [edit.line in (2, 3) for edit in edits]
+    assert loops == sorted(loops)
+
+
+def test_lines_that_run_where_it_fails_are_suspicious():
+    found = suspects([((1, 2), True), ((1,), False), ((1, 3), False)])
+    assert found[2] == 1.0
+    assert found[1] == pytest.approx(3**-0.5)
+    assert 3 not in found
+
+
+def test_no_place_is_told_where_nothing_mends_it(tmp_path: Path):
+    path = tmp_path / "a.py"
+    path.write_text("x = 1\n")
+    assert culprit(path, python_edits("x = 1\n"), lambda _: False) == ""
+    assert culprit(path, python_edits("x = 1\n"), lambda text: text == "x = 2\n") == (
+        "A change in line 1 alone, at '1', mends all of it: x = 1"
+    )
+
+
+def test_a_text_is_loaded_in_the_place_of_a_file(tmp_path: Path):
+    path = tmp_path / "a.py"
+    path.write_text("def f():\n    return 1\n")
+    with StudentCode(path) as code:
+        assert code.call("f") == 1
+        code.load("def f():\n    return 2\n")
+        assert code.call("f") == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "old", "new", "line"),
+    [
+        ("16", "survive.p4", "hdr.sum.detour = 1;", "hdr.sum.detour = 2;", "hdr.sum.detour = 2;"),
+        (
+            "05",
+            "worker.py",
+            "oldest + self.slots)",
+            "oldest - self.slots)",
+            "fresh = list(range(self.next, min(self.chunks, oldest - self.slots)))",
+        ),
+    ],
+)
+def test_the_first_text_names_the_line(number, file, old, new, line, tmp_path):
+    report = grade(spoilt(number, Mutant("", file, old, new, ()), tmp_path / "mine"))
+    first = next(check.finding.said for check in report.checks if check.finding is not None)
+    assert f"mends all of it: {line}" in first
