@@ -18,6 +18,7 @@ from p4reduce.control_plane.orchestrator.rescheduling import Losses, Rescheduler
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.scheduling.policies import by_kind
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import WITHOUT_SERVER, NetworkState, Policy, check_served
 from p4reduce.topologies import format_delay
@@ -69,6 +70,7 @@ class Orchestrator:
     ) -> None:
         if options.schedule or options.slots != "first":
             check_served(name, "a schedule" if options.schedule else f"slots {options.slots!r}")
+        policy = by_kind(policy)
         foresight = Foresight(options.forecast, options.ahead)
         self.queue = Queue(store, options)
         self.store = store
@@ -278,6 +280,8 @@ class Orchestrator:
                 self._placer.round_done(task, int(report.data["round"]))
             slow = self.computing.measure(task, report.data.get("training_ps", {}))
             self.store.history.note_slowdowns(slow, report.at_ps)
+        elif report.kind == "served":
+            self.store.history.add_decision(report.at_ps, report.task, "served", "", dict(report.data))
         elif report.kind == "died":
             self.losses.take(report)
             self._consider = True

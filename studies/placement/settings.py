@@ -11,6 +11,7 @@ from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.topologies import Topology, fat_tree, leaf_spine
 from p4reduce.topologies.model import Hop
 from studies.placement.forecasts import PLACES
+from studies.placement.foresight import MEASURED, WAYS
 from studies.placement.knobs import DATA, FLOAT, KNOBS
 from studies.placement.telemetry import Bursting
 
@@ -107,8 +108,8 @@ ORDERS: Final = ("fifo", "fair", "priority", "edf", "sjf")
 
 
 DEVELOPED: Final = range(1, 6)
-HELD_OUT: Final = range(6, 16)
-"""seeds that no policy was changed after"""
+HELD_OUT: Final = range(6, 26)
+"""seeds that no policy was changed after; parts run the first of them"""
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,14 @@ class PlacementSettings:
         Seconds between readings, shares of a link by which it must have changed to be told of, windows of digests.
     telemetry_seeds : int
         The first so many seeds.
+    foresight_bursts : tuple of Bursting
+        What a forecast is worth: bursts of others and tasks beside them.
+    foresight_ways : tuple of str
+        What placements go by.
+    foresight_seeds : tuple of int
+        Of these runs.
+    shard_seeds : tuple of int
+        Of tasks that read shards.
     learn_seeds, learn_tests : tuple of int
         A learned policy: seeds of trainings, and seeds that it is tested on.
     learn_updates : int
@@ -162,7 +171,7 @@ class PlacementSettings:
     orders: tuple[str, ...] = ORDERS
     loads: tuple[float, ...] = (0.8, 0.5, 0.95)
     cluster_jobs: int = 120
-    seeds: tuple[int, ...] = tuple(HELD_OUT)
+    seeds: tuple[int, ...] = tuple(HELD_OUT[:10])
     points: int = 99
     knob_data: tuple[str, ...] = tuple(DATA)
     knobs: tuple[str, ...] = tuple(KNOBS)
@@ -178,8 +187,12 @@ class PlacementSettings:
     bursts: tuple[Bursting, ...] = (Bursting(0.2, 60), Bursting(2.0, 60), Bursting(10.0, 160))
     intervals_s: tuple[float, ...] = (0.001, 0.01, 0.1, 0.3, 1.0)
     thresholds: tuple[float, ...] = (0.5,)
-    windows_s: tuple[float, ...] = (0.001, 0.005, 0.02, 0.1)
+    windows_s: tuple[float, ...] = (0.001, 0.005, 0.01, 0.02, 0.1)
     telemetry_seeds: int = 3
+    foresight_bursts: tuple[Bursting, ...] = (Bursting(0.5, 30), Bursting(2.0, 30))
+    foresight_ways: tuple[str, ...] = WAYS
+    foresight_seeds: tuple[int, ...] = tuple(HELD_OUT)
+    shard_seeds: tuple[int, ...] = tuple(HELD_OUT)
     learn_seeds: tuple[int, ...] = (1, 2, 3)
     learn_updates: int = 30
     learn_scenarios: tuple[Scenario, ...] = (UNIFORM, *UNEVEN, LARGER[1])
@@ -231,5 +244,9 @@ QUICK: Final = PlacementSettings(
     bursts=(Bursting(2.0, 4),),
     intervals_s=(0.01, 1.0),
     windows_s=(0.02,),
+    foresight_bursts=(Bursting(2.0, 3),),
+    foresight_ways=(MEASURED, "ewma"),
+    foresight_seeds=(1,),
+    shard_seeds=(1,),
     learn_seeds=(),
 )

@@ -36,6 +36,7 @@ from studies.placement.forecasts import (
     run_forecasts,
     run_inference,
 )
+from studies.placement.foresight import MEASURED, ForesightRow, foresight_cells, run_foresight
 from studies.placement.knobs import FLOAT, KnobCell, KnobRow, run_knob
 from studies.placement.learned import LearnCell, LearningStep, LearnRow, run_learning
 from studies.placement.settings import (
@@ -53,6 +54,7 @@ from studies.placement.settings import (
     named_scenarios,
     scenario_names,
 )
+from studies.placement.shards import ShardRow, run_shards, shard_cells
 from studies.placement.telemetry import TelemetryRow, run_telemetry, telemetry_cells
 
 SLOTS = 128
@@ -215,6 +217,15 @@ PARTS: Final = (
          mean=("jct_s", _over("jct_s", "ratio", "over oracle", show="{:.4f}"),
                _over("jct_s", "worst", "worst seed", show="{:.4f}", worst=True), "bytes_per_s", "core", "told_per_s",
                "age_s"), cost=lambda _cell: 5.0),
+    Part("foresight", "What a forecast of others' bursts is worth to tasks",
+         lambda settings: foresight_cells(settings.foresight_bursts, settings.foresight_ways,
+                                          settings.foresight_seeds), run_foresight, ForesightRow,
+         by=("burst_s", "way"), base={"way": MEASURED},
+         mean=("jct_s", _over("jct_s", "over", "over measured", show="{:.4f}")), cost=lambda _cell: 5.0),
+    Part("shards", "Policies that are told where data lie, and the same without",
+         lambda settings: shard_cells(settings.policies, settings.shard_seeds), run_shards, ShardRow,
+         by=("lying", "policy", "told"), base={"told": False},
+         mean=("read_s", "read_bytes", "racks", "iteration_s", "jct_s", _over("jct_s", "over", "over not told"))),
 )  # fmt: skip
 
 
@@ -235,6 +246,10 @@ ORACLE: Final = 1.01
 """of the completion times with an oracle, with counters that are read at some interval"""
 CORE: Final = 0.05
 """of a core, that these readings take at most"""
+FORESIGHT: Final = 0.05
+"""by which a forecast must lower the completion times of tasks to be worth it"""
+SHARDS: Final = 0.95
+"""of the completion time of a policy that is not told of shards"""
 _SWEEP: Final = 3
 """intervals at least, for something to be said of all"""
 
@@ -277,6 +292,16 @@ def bars(result: StudyResult) -> Iterator[Bar]:
             note="".join(f"one queue for all: {one['ratio']:.2f}" for one in others),
         )
     yield from _telemetry(result)
+    for bursts in result.settings.foresight_bursts:
+        for way in (way for way in result.settings.foresight_ways if way != MEASURED):
+            gained = by_seed(
+                lambda ratio: 1 - ratio, result.values("foresight", "over", burst_s=bursts.mean_s, way=way)
+            )
+            yield Bar(f"placed by {way}, bursts of {bursts.mean_s:g} s: JCT below that by the last reading",
+                      at_least(FORESIGHT), gained, percent(2))  # fmt: skip
+    for policy in result.settings.policies:
+        yield Bar(f"shards, {policy}: JCT where it is told of them over that where it is not", at_most(SHARDS),
+                  result.values("shards", "over", policy=policy, told=True))  # fmt: skip
 
 
 def _ratio(ours: float, theirs: float) -> float:
