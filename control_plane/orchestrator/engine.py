@@ -1,7 +1,7 @@
 """The orchestrator: takes tasks, asks the policy, installs trees, watches, swaps trees, and can die at any moment."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
@@ -22,6 +22,10 @@ from p4reduce.control_plane.scheduling.policies import by_kind
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import WITHOUT_SERVER, NetworkState, Policy, check_served
 from p4reduce.topologies import format_delay
+from p4switch.base.values import PS_PER_US
+
+LINGER_PS: Final = PS_PER_US
+"""between two looks whether the last window has ended"""
 
 
 def _pass(step: str) -> None:
@@ -181,6 +185,10 @@ class Orchestrator:
         self._clean()
         now = self.executor.now()
         wake = self._next_ps(now)
+        if wake is None and self.turns is not None and self.executor.turn().open:
+            wake = now + LINGER_PS  # hosts acknowledge the last blocks, then the window ends
+        if wake is None:
+            self._take_reports()  # of the last window
         if wake is None or (until_ps is not None and now >= until_ps):
             return False
         if until_ps is not None:

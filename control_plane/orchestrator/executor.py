@@ -486,6 +486,8 @@ class Turn:
         The round of this schedule, and the place of its window that was open last; -1 before the first.
     configuration : tuple of Link
         Circuits that are lit, or will be after darkness.
+    open : bool
+        Whether that window is still open.
     """
 
     schedule: int = 0
@@ -493,6 +495,7 @@ class Turn:
     round: int = 0
     window: int = -1
     configuration: tuple[Link, ...] = ()
+    open: bool = False
 
 
 ReportKind = Literal[
