@@ -25,7 +25,6 @@ from p4reduce.control_plane.orchestrator.store import Place, Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.placement.policies import order_named, work
-from p4reduce.control_plane.placement.services import paths_of
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import NetworkState, Policy
 from p4switch.base.safe_yaml import one_line
@@ -272,7 +271,7 @@ class Admission:
     def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
         """Plans for a new task; `PlanError` when there are none."""
         if task.serving is not None:
-            return self._installer.propose_for(paths_of(task, state, self._lanes))
+            return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if self._lightpaths is not None:
             return self._lightpaths.propose(task)
         if choice is not None:

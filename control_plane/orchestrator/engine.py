@@ -88,7 +88,9 @@ class Orchestrator:
         self.giver = Giver(self.installer, self._kinds, self.computing, self.replanner, self.state)
         self.mover = Mover(self.installer, self._placer, self.giver, self.replanner, self.state, name)
         self.losses = Losses(self.installer, self.mover, self.replanner, self.state, self.fail)
-        self.rescheduler = Rescheduler(self.installer, policy, name, self.state, self.losses, self.replanner)
+        self.rescheduler = Rescheduler(
+            self.installer, policy, name, self.state, self.losses, self.replanner, self._placer.paths
+        )
         self.computing.measured |= store.history.slowdowns()
         self._name = name
         self._checkpoint = checkpoint

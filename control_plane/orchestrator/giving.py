@@ -20,7 +20,7 @@ from p4reduce.control_plane.orchestrator.replanning import Change, Replanner
 from p4reduce.control_plane.placement import Cluster, Load, Placement, Racks, place, placement_named, reads
 from p4reduce.control_plane.placement.cluster import FULL
 from p4reduce.control_plane.placement.policies import Contender, whole_trees
-from p4reduce.control_plane.placement.services import check_objective, server_of
+from p4reduce.control_plane.placement.services import check_objective, paths_of, server_of
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import window_range
 from p4reduce.control_plane.plans.problem import RingLayout, TreeLayout, power_of_two
@@ -204,6 +204,10 @@ class Placer:
         server, why = server_of(task, self._cluster(state), lanes)
         return Placement(task.workers, server, why)
 
+    def paths(self, task: Task, state: NetworkState, lanes: int) -> list[Decision]:
+        """Paths between the server of a task that infers and its clients; `PlanError` where a link is full."""
+        return paths_of(task, self._cluster(state), lanes)
+
     def begin(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> None:
         """A task runs at its hosts, however these were chosen, with these plans; so many rounds are left."""
         if task.serving is not None:
@@ -220,7 +224,8 @@ class Placer:
                 link = self._racks.link(node, self._racks.topology.neighbour(node, port))
                 own[link] = max(own.get(link, 0.0), 8.0 * sent.bytes)
             for link, much in own.items():
-                bits[link] = bits.get(link, 0.0) + much
+                if much:  # predictions name links that nothing crosses, too
+                    bits[link] = bits.get(link, 0.0) + much
         slots = tuple(dict.fromkeys(switch for plan in plans.values() for switch in plan.by_switch))
         return Load(training_s(task, self._computing.slowdowns()), bits, slots, float(rounds))
 

@@ -12,10 +12,9 @@ from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal, TradeOff, same_tree, weigh
 from p4reduce.control_plane.orchestrator.options import AT_WORK, Phase, StoreError
 from p4reduce.control_plane.orchestrator.replanning import Replanner
-from p4reduce.control_plane.placement.services import paths_of
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import NetworkState, Policy
+from p4reduce.control_plane.scheduling.view import Decision, NetworkState, Policy
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
@@ -170,8 +169,9 @@ class Rescheduler:
         state: StateWithout,
         losses: Losses,
         replanner: Replanner,
+        paths: Callable[[Task, NetworkState, int], list[Decision]],
     ) -> None:
-        self._losses = losses
+        self._losses, self._paths = losses, paths
         self._replanner = replanner
         self._installer = installer
         self._store = installer.store
@@ -255,7 +255,7 @@ class Rescheduler:
         try:
             must = cause is not None and cause.must
             if row.task.serving is not None:
-                proposals = self._installer.propose_for(paths_of(row.task, state, lanes), rows)
+                proposals = self._installer.propose_for(self._paths(row.task, state, lanes), rows)
             else:
                 decision = self._policy(_as_it_runs(row, olds), state, lanes=lanes)
                 proposals = self._installer.propose_next(decision, rows, state, must=must)

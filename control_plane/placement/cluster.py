@@ -628,16 +628,15 @@ class Cluster:
         """Seconds until all workers have their shards, which begin at one time and share links evenly."""
         carried: dict[int, float] = {}
         for home, reader in reads(wanted, hosts):
-            for link in self.path(home, reader) or ():
+            for link in self._path(home, reader):
                 carried[link] = carried.get(link, 0.0) + 8.0 * wanted.shard_bytes
         return max((bits / self.capacity_bps[link] for link, bits in carried.items()), default=0.0)
 
-    def path(self, source: str, target: str) -> list[int] | None:
-        """Links of a shortest path between two hosts, the hosts' own first; None: there is no path."""
+    def _path(self, source: str, target: str) -> list[int]:
         racks = self.racks
         ends = [racks.uplink(source), racks.uplink(target)]
         ways = racks.ways({racks.of[source], racks.of[target]})
-        return ends + [racks.link(*pair) for pair in ways[0].parent.items()] if ways else None
+        return ends + [racks.link(*pair) for pair in ways[0].parent.items()] if ways else ends
 
 
 def asked(task: Task) -> Wanted:

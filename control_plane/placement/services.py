@@ -1,16 +1,18 @@
-"""Where the server of a task that infers goes: where its answers cost tasks that train the least."""
+"""Where the server of a task that infers goes, and its answers: where they cost tasks that train the least."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.control_plane.placement.cluster import FULL, Cluster, iteration_times
+from p4reduce.control_plane.placement.cluster import FULL, Cluster, Way, iteration_times
+from p4reduce.control_plane.plans.problem import StarLayout
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes, frame_time_ps
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import Decision, NetworkState, Rejection, policy_named
+from p4reduce.control_plane.scheduling.view import Decision, Rejection, View, decision_of, policy_named
 
 FIRST: Final = 7
 """class of requests and answers: before all that trains"""
@@ -62,18 +64,66 @@ def server_of(task: Task, cluster: Cluster, lanes: int) -> tuple[str, Mapping[st
     return best, {"server": best, "candidates": len(weighed), "training_loss": loss, "alone_ps": alone_ps}
 
 
-def paths_of(task: Task, state: NetworkState, lanes: int) -> list[Decision]:
-    """A path for each client of a task that infers, the shortest with room for its answers beside those before it.
+def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
+    """A path for each client of a task that infers: of the shortest ones that on which least is sent.
 
-    Its frames are in class `FIRST` where the task has none. `PlanError` names a link that has too little left.
+    Where a link of all of them is down it is the shortest that is left. Frames are in class `FIRST` where the task has
+    none. `PlanError` names a link that has too little left.
     """
-    spff, left = policy_named("spff"), replace(state, reserved_bps=dict(state.reserved_bps))
     task = replace(task, priority=FIRST if task.priority is None else task.priority)
+    state = replace(cluster.network, reserved_bps=dict(cluster.network.reserved_bps))
+    taken: Counter[int] = Counter()
     found = []
     for client in task.workers:
-        found.append(spff(replace(task, workers=(client,)), left, lanes=lanes))
-        left.reserve(found[-1].demand_bps)
+        own, path = replace(task, workers=(client,)), _quiet(cluster, client, task.server, taken)
+        if path is None:
+            decision = policy_named("spff")(own, state, lanes=lanes)
+        else:
+            view = View(own, state, lanes)
+            layout = StarLayout({(client, task.server): path, (task.server, client): path[::-1]})
+            decision = decision_of("spff", view, layout, layout)
+            for (node, port), bps in decision.demand_bps.items():
+                view.check_link(node, state.topology.neighbour(node, port), bps)
+            taken.update(dict.fromkeys(_links(cluster, path), task.reserved_bps))
+        state.reserve(decision.demand_bps)
+        found.append(decision)
     return found
+
+
+def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
+    """Of the shortest paths the one whose fullest link has most left; None where each has a link that is down.
+
+    A link is full with the jobs that train over it, each for the share of its time that it communicates, and with the
+    bit/s of other clients (``taken``).
+    """
+    racks, topology, best = cluster.racks, cluster.racks.topology, None
+    for way in racks.ways({racks.of[client], racks.of[server]}):
+        path = (client, *_between(way, racks.of[client], racks.of[server]), server)
+        if any((node, topology.port(node, after)) in cluster.network.down for node, after in pairwise(path)):
+            continue
+        full = max(
+            cluster.crowd(link) + taken.get(link, 0) / cluster.capacity_bps[link] for link in _links(cluster, path)
+        )
+        if best is None or full < best[0]:
+            best = full, path
+    return None if best is None else best[1]
+
+
+def _between(way: Way, a: str, b: str) -> tuple[str, ...]:
+    """Switches of a way from one rack's to another's, both included."""
+    ups = []
+    for at in (a, b):
+        up = [at]
+        while up[-1] != way.root:
+            up.append(way.parent[up[-1]])
+        ups.append(up)
+    one, other = ups
+    meets = next(switch for switch in one if switch in other)
+    return (*one[: one.index(meets) + 1], *other[: other.index(meets)][::-1])
+
+
+def _links(cluster: Cluster, path: Sequence[str]) -> list[int]:
+    return [cluster.racks.link(*pair) for pair in pairwise(path)]
 
 
 def least_latency_ps(task: Task, cluster: Cluster, host: str, lanes: int) -> int | None:
@@ -88,9 +138,10 @@ def _weigh(task: Task, cluster: Cluster, host: str, lanes: int) -> tuple[float, 
     taken: Counter[int] = Counter()
     latency_ps = 0
     for client in task.workers:
-        links = cluster.path(host, client)
-        if links is None:
+        path = _quiet(cluster, client, host, taken)
+        if path is None:
             return None
+        links = _links(cluster, path)
         taken.update(dict.fromkeys(links, task.reserved_bps))
         length, count = frame_bytes(lanes), chunks(task.elements, lanes)
         times = [frame_time_ps(length, round(racks.rate_bps[link])) for link in links]

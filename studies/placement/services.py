@@ -1,13 +1,14 @@
 """Inference beside training in the orchestrator, on packets: latencies of a service, and what training loses by it.
 
-Trainings get hosts; then a service comes, whose clients are at hosts that are left. The orchestrator chooses the host
-of its server and gives it a class (`control_plane/placement/services.py`), or the server is drawn and all are in one
-class.
+A training gets hosts in several racks; then a service comes, whose clients are at hosts that are left. The orchestrator
+chooses the host of its server and gives it a class (`control_plane/placement/services.py`), or the server is drawn and
+all are in one class.
 """
 
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Final, Literal
 
@@ -25,20 +26,27 @@ from p4switch.base.values import PS_PER_MS, PS_PER_US
 from studies.frame import column, percent, record
 from studies.placement.calibration import LANES
 
-TOPOLOGY: Final = "leaf-spine:leaves=4,spines=2,hosts=8,rate=25G"
-TRAININGS: Final = 3
+NETWORKS: Final = {
+    "one spine": "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G",
+    "two spines": "leaf-spine:leaves=4,spines=2,hosts=8,rate=25G",
+}
+"""with two, answers can keep away from the tree of a training"""
 LEAST_WORKERS: Final = 3
 MOST_WORKERS: Final = 7
-ELEMENTS: Final = 64 * LANES
-TRAINING_PS: Final = 30 * PS_PER_US
+ELEMENTS: Final = 61_706
+TRAINING_PS: Final = 130 * PS_PER_US
+"""communication takes 0.4 of a round"""
 CLIENTS: Final = 5
 ANSWER: Final = 16 * LANES
-RATE_HZ: Final = 8000.0
-ROUNDS_A_REQUEST: Final = 4
-"""of a training, for each request of a client: more than there is time for"""
+ROUND_S: Final = 230e-6
+"""about what a round of training takes"""
+LONGER: Final = 1.8
+"""training lasts, than requests of a client do on average"""
+MORE_ROUNDS: Final = 10
 ONE_CLASS: Final = 1
 ARRIVES_PS: Final = PS_PER_MS
-OPTIONS: Final = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS)
+OPTIONS: Final = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS, placement="spread")
+"""the training is in several racks: in one it would share no link with a service"""
 
 Way = Literal["chosen", "drawn"]
 """The orchestrator chooses the server, and its frames go first; the server is drawn, and all are in one class."""
@@ -47,10 +55,12 @@ WAYS: Final[tuple[Way, ...]] = ("chosen", "drawn")
 
 @dataclass(frozen=True)
 class ServiceCell:
-    """Trainings and a service that are drawn by the seed."""
+    """A training and a service that are drawn by the seed."""
 
-    way: Way
+    network: str
     seed: int
+    rates_hz: tuple[float, ...]
+    """of each client"""
     requests: int
     """of each client"""
 
@@ -59,66 +69,70 @@ class ServiceCell:
 class ServiceRow:
     """Latencies of a service beside training, and without; rounds of training beside the service, and without."""
 
+    network: str = column("network")
     way: Way = column("server")
+    rate_hz: float = column("requests/s a client", "{:g}")
     seed: int
     p50_us: float = column("p50, us", "{:.1f}")
     p99_us: float = column("p99, us", "{:.1f}")
     alone_us: float = column("p99 without training, us", "{:.1f}")
     ratio: float = column("ratio", "{:.3f}")
     loss: float = column("training loses", percent())
-    """by the slowest of the trainings, of its rounds beside the service"""
+    """of its rounds beside the service"""
 
 
-def service_cells(seeds: Sequence[int], requests: int) -> list[ServiceCell]:
-    """Both ways."""
-    return [ServiceCell(way, seed, requests) for way in WAYS for seed in seeds]
+def service_cells(
+    networks: Sequence[str], seeds: Sequence[int], rates_hz: Sequence[float], requests: int
+) -> list[ServiceCell]:
+    """One for each network and seed: both ways at all rates beside the same training."""
+    return [ServiceCell(network, seed, tuple(rates_hz), requests) for network in networks for seed in seeds]
 
 
 def run_service(cell: ServiceCell) -> Iterator[ServiceRow]:
     """The service beside training, and each without the other. ``ClusterError`` when something does not finish."""
-    topology = load(TOPOLOGY)
+    topology = load(NETWORKS[cell.network])
     random = np.random.Generator(np.random.Philox(key=[cell.seed, 46]))
-    trainings = [
-        Task(
-            f"training{number}",
-            "",
-            (),
-            ELEMENTS,
-            ROUNDS_A_REQUEST * cell.requests,
-            TRAINING_PS,
-            priority=ONE_CLASS,
-            wanted=Wanted(int(random.integers(LEAST_WORKERS, MOST_WORKERS + 1))),
-        )
-        for number in range(TRAININGS)
-    ]
-    without = _run(topology, trainings)
+    rounds = round(LONGER * cell.requests / min(cell.rates_hz) / ROUND_S) + MORE_ROUNDS
+    training = Task(
+        "training",
+        "",
+        (),
+        ELEMENTS,
+        rounds,
+        TRAINING_PS,
+        priority=ONE_CLASS,
+        wanted=Wanted(int(random.integers(LEAST_WORKERS, MOST_WORKERS + 1))),
+    )
+    without = _run(topology, [training])
     taken = {host for task in without.tasks for host in (*task.workers, task.server)}
     left = [host.name for host in topology.workers if host.name not in taken]
     drawn = [left[place] for place in random.choice(len(left), CLIENTS + 1, replace=False)]
-    service = Task(
-        "service",
-        drawn[-1] if cell.way == "drawn" else "",
-        tuple(drawn[:-1]),
-        ANSWER,
-        cell.requests,
-        arrival_ps=ARRIVES_PS,
-        priority=ONE_CLASS if cell.way == "drawn" else None,
-        serving=Serving(RATE_HZ, seed=cell.seed),
-    )
-    named = [*without.tasks]
-    both = _run(topology, [*named, service])
-    (placed,) = [task for task in both.tasks if task.serving is not None]
-    alone = _run(topology, [placed])
-    loss = max(_beside(both.rounds[task.name], both) / _mean(without.rounds[task.name]) - 1 for task in named)
-    yield ServiceRow(
-        cell.way,
-        cell.seed,
-        both.p50_ps / PS_PER_US,
-        both.p99_ps / PS_PER_US,
-        alone.p99_ps / PS_PER_US,
-        both.p99_ps / alone.p99_ps,
-        loss,
-    )
+    for way, rate_hz in product(WAYS, cell.rates_hz):
+        service = Task(
+            "service",
+            drawn[-1] if way == "drawn" else "",
+            tuple(drawn[:-1]),
+            ANSWER,
+            cell.requests,
+            arrival_ps=ARRIVES_PS,
+            priority=ONE_CLASS if way == "drawn" else None,
+            serving=Serving(rate_hz, seed=cell.seed),
+        )
+        both = _run(topology, [*without.tasks, service])
+        (placed,) = [task for task in both.tasks if task.serving is not None]
+        alone = _run(topology, [placed])
+        loss = _beside(both.rounds["training"], both) / _mean(without.rounds["training"]) - 1
+        yield ServiceRow(
+            cell.network,
+            way,
+            rate_hz,
+            cell.seed,
+            both.p50_ps / PS_PER_US,
+            both.p99_ps / PS_PER_US,
+            alone.p99_ps / PS_PER_US,
+            both.p99_ps / alone.p99_ps,
+            loss,
+        )
 
 
 @dataclass(frozen=True)

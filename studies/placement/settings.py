@@ -13,6 +13,7 @@ from p4reduce.topologies.model import Hop
 from studies.placement.forecasts import PLACES
 from studies.placement.foresight import MEASURED, WAYS
 from studies.placement.knobs import DATA, FLOAT, KNOBS
+from studies.placement.services import NETWORKS
 from studies.placement.telemetry import Bursting
 
 Giving = Literal["ring", "partial", "whole", "value"]
@@ -156,6 +157,12 @@ class PlacementSettings:
         What placements go by.
     foresight_seeds : tuple of int
         Of these runs.
+    service_networks : tuple of str
+        Of a service beside training in the orchestrator.
+    service_rates : tuple of float
+        Requests a second of each of its clients.
+    service_requests, service_seeds : int and tuple of int
+        Requests of each client, and seeds.
     shard_seeds : tuple of int
         Of tasks that read shards.
     learn_seeds, learn_tests : tuple of int
@@ -192,6 +199,10 @@ class PlacementSettings:
     foresight_bursts: tuple[Bursting, ...] = (Bursting(0.5, 30), Bursting(2.0, 30))
     foresight_ways: tuple[str, ...] = WAYS
     foresight_seeds: tuple[int, ...] = tuple(HELD_OUT)
+    service_networks: tuple[str, ...] = tuple(NETWORKS)
+    service_rates: tuple[float, ...] = (4000.0, 8000.0)
+    service_requests: int = 30
+    service_seeds: tuple[int, ...] = tuple(HELD_OUT[:10])
     shard_seeds: tuple[int, ...] = tuple(HELD_OUT)
     learn_seeds: tuple[int, ...] = (1, 2, 3)
     learn_updates: int = 30
@@ -247,6 +258,10 @@ QUICK: Final = PlacementSettings(
     foresight_bursts=(Bursting(2.0, 3),),
     foresight_ways=(MEASURED, "ewma"),
     foresight_seeds=(1,),
+    service_networks=("one spine",),
+    service_rates=(8000.0,),
+    service_requests=10,
+    service_seeds=(1,),
     shard_seeds=(1,),
     learn_seeds=(),
 )

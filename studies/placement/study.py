@@ -39,6 +39,7 @@ from studies.placement.forecasts import (
 from studies.placement.foresight import MEASURED, ForesightRow, foresight_cells, run_foresight
 from studies.placement.knobs import FLOAT, KnobCell, KnobRow, run_knob
 from studies.placement.learned import LearnCell, LearningStep, LearnRow, run_learning
+from studies.placement.services import ServiceRow, run_service, service_cells
 from studies.placement.settings import (
     BACKGROUND_60,
     BACKGROUND_90,
@@ -222,6 +223,12 @@ PARTS: Final = (
                                           settings.foresight_seeds), run_foresight, ForesightRow,
          by=("burst_s", "way"), base={"way": MEASURED},
          mean=("jct_s", _over("jct_s", "over", "over measured", show="{:.4f}")), cost=lambda _cell: 5.0),
+    Part("services", "Inference beside training in the orchestrator",
+         lambda settings: service_cells(settings.service_networks, settings.service_seeds, settings.service_rates,
+                                        settings.service_requests), run_service, ServiceRow,
+         by=("network", "way", "rate_hz"),
+         mean=("p50_us", "p99_us", "alone_us", "ratio", _extreme("worst", "worst seed", "ratio", max), "loss"),
+         cost=lambda _cell: 15.0),
     Part("shards", "Policies that are told where data lie, and the same without",
          lambda settings: shard_cells(settings.policies, settings.shard_seeds), run_shards, ShardRow,
          by=("lying", "policy", "told"), base={"told": False},
@@ -292,6 +299,10 @@ def bars(result: StudyResult) -> Iterator[Bar]:
             note="".join(f"one queue for all: {one['ratio']:.2f}" for one in others),
         )
     yield from _telemetry(result)
+    for point in result.of("services", way="chosen"):
+        name = f"a service, {point['network']}, {point['rate_hz']:g} requests/s a client"
+        yield Bar(f"{name}: p99 over that without training", at_most(1.2), point.values["ratio"])
+        yield Bar(f"{name}: what training loses", at_most(0.03), point.values["loss"], percent(2))
     for bursts in result.settings.foresight_bursts:
         for way in (way for way in result.settings.foresight_ways if way != MEASURED):
             gained = by_seed(
