@@ -40,8 +40,7 @@ KEPT: Final = 256
 MEASURED: Final = "measured"
 NOW: Final = "bursts now"
 FUTURE: Final = "bursts to come"
-FORECASTS: Final = ("mean", "ewma", "ar", "boosted-trees")
-WAYS: Final = (MEASURED, *FORECASTS, NOW, FUTURE)
+WAYS: Final = (MEASURED, "ewma", "ar", NOW, FUTURE)
 
 
 @dataclass(frozen=True)

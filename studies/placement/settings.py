@@ -196,7 +196,7 @@ class PlacementSettings:
     thresholds: tuple[float, ...] = (0.5,)
     windows_s: tuple[float, ...] = (0.001, 0.005, 0.01, 0.02, 0.1)
     telemetry_seeds: int = 3
-    foresight_bursts: tuple[Bursting, ...] = (Bursting(0.5, 30), Bursting(2.0, 30))
+    foresight_bursts: tuple[Bursting, ...] = (Bursting(2.0, 20),)
     foresight_ways: tuple[str, ...] = WAYS
     foresight_seeds: tuple[int, ...] = tuple(HELD_OUT)
     service_networks: tuple[str, ...] = tuple(NETWORKS)
@@ -234,6 +234,20 @@ def named_scenarios(text: str, flag: str) -> list[Scenario]:
     if unknown := [name for name in texts(text, flag) if name not in known]:
         raise BadInput(f"{flag}: {unknown[0]!r} is none of {'; '.join(known)}")
     return [known[name] for name in texts(text, flag)]
+
+
+def bursts_of(text: str, flag: str) -> list[Bursting]:
+    """Seconds and numbers of tasks, as in '0.2:60,2:60'. Raises ``BadInput``."""
+    found = []
+    for one in texts(text, flag):
+        mean, colon, tasks = one.partition(":")
+        try:
+            found.append(Bursting(float(mean), int(tasks)))
+        except ValueError:
+            colon = ""
+        if not colon or not found[-1].mean_s > 0 or found[-1].tasks < 1:
+            raise BadInput(f"{flag}: {one!r}: give seconds and a number of tasks, both above 0, as in 0.2:60")
+    return found
 
 
 QUICK: Final = PlacementSettings(

@@ -52,11 +52,12 @@ from studies.placement.settings import (
     UNIFORM,
     PlacementSettings,
     Scenario,
+    bursts_of,
     named_scenarios,
     scenario_names,
 )
 from studies.placement.shards import ShardRow, run_shards, shard_cells
-from studies.placement.telemetry import TelemetryRow, run_telemetry, telemetry_cells
+from studies.placement.telemetry import Bursting, TelemetryRow, run_telemetry, telemetry_cells
 
 SLOTS = 128
 """hosts of each cluster, with one slot each"""
@@ -251,6 +252,8 @@ LOWER: Final = {
 """by scenario, how far the mean JCT of 'ina-aware' must be below that of 'packed'"""
 ORACLE: Final = 1.01
 """of the completion times with an oracle, with counters that are read at some interval"""
+WINDOW_S: Final = 0.01
+"""of digests, that was chosen before the held-out seeds were run"""
 CORE: Final = 0.05
 """of a core, that these readings take at most"""
 FORESIGHT: Final = 0.05
@@ -321,6 +324,10 @@ def _ratio(ours: float, theirs: float) -> float:
 
 def _telemetry(result: StudyResult) -> Iterator[Bar]:
     """For each kind of bursts: is there an interval or a window that is close enough and cheap enough?"""
+    for point in result.of("telemetry", knows="digests", interval_s=WINDOW_S):
+        name = f"telemetry, bursts of {point['burst_s']:g} s, digests of {WINDOW_S:g} s"
+        yield Bar(f"{name}: JCT over that with an oracle", at_most(ORACLE), point.values["ratio"], "{:.4f}")
+        yield Bar(f"{name}: share of a core", at_most(CORE), point.values["core"], percent(), seeds="any")
     for bursts in result.settings.bursts:
         own = [
             point
@@ -388,5 +395,8 @@ STUDY: Final = Study(
         f"{result.settings.cluster_jobs} jobs in each of {len(result.settings.seeds)} seeds on clusters of {SLOTS} "
         "hosts, in a flow model; calibration, knobs, forecasts, inference and telemetry are on packets."
     ),
-    readers={tuple[Scenario, ...]: (named_scenarios, "NAME,..", f"of {'; '.join(scenario_names())}")},
+    readers={
+        tuple[Scenario, ...]: (named_scenarios, "NAME,..", f"of {'; '.join(scenario_names())}"),
+        tuple[Bursting, ...]: (bursts_of, "S:TASKS,..", "mean seconds, and tasks beside them"),
+    },
 )
