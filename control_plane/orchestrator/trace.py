@@ -291,7 +291,7 @@ def _entry(task: Task) -> dict[str, Any]:
         "max_restarts": task.max_restarts or None,
         "aggregation": task.aggregation,
         "reservation": task.reservation if task.reservation != "peak" else None,
-        "kind": task.exchange,
+        "kind": task.kind if task.kind != "training" else None,
         **({} if task.serving is None else _served(task.serving)),
     }
     return {name: value for name, value in entry.items() if value is not None}
@@ -299,7 +299,7 @@ def _entry(task: Task) -> dict[str, Any]:
 
 def _served(serving: Serving) -> dict[str, Any]:
     objective = None if serving.objective_ps is None else format_delay(serving.objective_ps)
-    return {"kind": "inference", "rate": serving.rate_hz, "objective": objective, "seed": serving.seed or None}
+    return {"rate": serving.rate_hz, "objective": objective, "seed": serving.seed or None}
 
 
 def _select(selection: Selection) -> dict[str, Any]:

@@ -444,6 +444,11 @@ class Task:
                 raise PlanError(f"task {self.name}: {field}: a task that infers has none; leave it out")
 
     @property
+    def kind(self) -> str:
+        """As files name it: 'training', 'rar', 'a2a' or 'inference'."""
+        return "inference" if self.serving is not None else self.exchange or "training"
+
+    @property
     def trainers(self) -> tuple[str, ...]:
         """Hosts that train a local model: its workers, where it trains."""
         return self.workers if self.serving is None else ()

@@ -129,6 +129,18 @@ def test_a_path_that_is_cut_is_replaced(tmp_path):
         assert "swap" in whats(store)
 
 
+def test_a_switch_that_begins_anew_gets_its_paths_again(tmp_path):
+    def restart(world):
+        world.damage.restart_switch("leaf1", at_ps=150 * PS_PER_US)
+
+    alone = chat(clients=("h1",), rounds=20)
+    with run(tmp_path, [alone], None, restart) as store:
+        (row,) = store.tasks()
+        assert row.state is TaskState.FINISHED, row.reason
+        assert digests(store)["chat"] == answers(alone)
+        assert "switch began anew" in [one["what"] for one in store.history.decisions(None)] or "swap" in whats(store)
+
+
 def test_a_client_or_a_server_that_dies_ends_the_task_and_is_named(tmp_path):
     for host in ("h3", "server1"):
         (tmp_path / host).mkdir()
