@@ -189,10 +189,10 @@ class Placer:
 
     def fault(self, task: Task, lanes: int) -> str:
         """Why no choice will ever be possible; empty where one may be."""
+        if task.serving is None and task.wanted is None:
+            return ""
         empty = self._cluster(NetworkState(self._racks.topology))
-        if task.serving is not None:
-            return check_objective(task, empty, lanes)
-        return "" if task.wanted is None else empty.fault(task)
+        return empty.fault(task) if task.serving is None else check_objective(task, empty, lanes)
 
     def choose(self, task: Task, state: NetworkState) -> Placement:
         """Hosts for a task now; `PlanError` when there are none."""

@@ -165,7 +165,7 @@ def checked(schedule: Schedule, jobs: Sequence[TdmJob]) -> Schedule:
             if len({route.configuration for route in plan.routes}) > 1:
                 raise TdmError(
                     f"policy {schedule.policy}: {name[:40]} would need several configurations of circuits in a round; "
-                    "give it fewer hosts, the network more ports, or take policy static"
+                    "give it fewer hosts, or the network more ports"
                 )
             for host, units in plan.placement:
                 if units > schedule.network.gpus or host in taken:

@@ -1,12 +1,14 @@
 """Tasks that infer, on packets: what is answered, how late, where servers go, and what happens when something fails."""
 
 import hashlib
+import json
+import re
 
 import numpy as np
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator import TaskState
+from p4reduce.control_plane.orchestrator import Phase, TaskState
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.task import Serving, Wanted
 from p4reduce.play.tasks.task_run import piece_of
@@ -47,6 +49,11 @@ def answers(task):
 def served(store, name="chat"):
     (found,) = [one["why"] for one in store.history.decisions(name) if one["what"] == "served"]
     return found
+
+
+def paths(row):
+    """Those of a plan, as text."""
+    return json.dumps(json.loads(row.plan)["paths"])
 
 
 def whats(store, name="chat"):
@@ -164,6 +171,21 @@ def test_a_server_goes_where_training_loses_least(tmp_path):
         assert store.task("near").task.server in ("h11", "h12")
         assert why["training_loss"] == 0
         assert digests(store)["near"] == answers(chat("near", clients=("h9", "h10")))
+
+
+def test_answers_keep_away_from_the_tree_of_a_training(tmp_path):
+    topology = leaf_spine(leaves=2, spines=2, hosts=4)
+    tasks = [
+        Task("train", "h5", ("h1", "h2", "h6"), 8000, 20, 5 * PS_PER_US),
+        chat(server="h7", clients=("h3",), arrival_ps=100 * PS_PER_US),
+    ]
+    with run(tmp_path, tasks, topology) as store:
+        spines = {
+            name: {switch for plan in store.plans(tuple(Phase), name) for switch in re.findall(r"spine\d", paths(plan))}
+            for name in ("train", "chat")
+        }
+    assert {name: len(used) for name, used in spines.items()} == {"train": 1, "chat": 1}
+    assert spines["train"] != spines["chat"]
 
 
 def test_what_can_never_be_is_rejected_with_the_reason(tmp_path):

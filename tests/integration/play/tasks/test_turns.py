@@ -246,10 +246,13 @@ def test_who_takes_over_leaves_a_swap_to_the_schedule_that_is_on_its_way(tmp_pat
 @pytest.mark.parametrize(
     "policy", ["seed", "static", *(pytest.param(name, marks=pytest.mark.soak) for name in ("random", "exact-one-tree"))]
 )
-def test_other_schedulers(tmp_path, expected, policy):
-    _, rows, found = run(tmp_path, some_tasks(), turns(policy))
+@pytest.mark.parametrize("scenario", [some_tasks, pytest.param(other_kinds, marks=pytest.mark.soak)])
+def test_other_schedulers(tmp_path, expected, policy, scenario):
+    if policy == "exact-one-tree" and scenario is other_kinds:
+        return  # it places all hosts itself
+    _, rows, found = run(tmp_path, scenario(), turns(policy))
     assert {row.state for row in rows.values()} == {TaskState.FINISHED}
-    assert found == expected[1][some_tasks], "whoever schedules, sums are the same"
+    assert found == expected[1][scenario], "whoever schedules, sums are the same"
 
 
 TAKEN = {"tdm", "seed", "static", "no-tdm", "random", "exact-one-tree"}
