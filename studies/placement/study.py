@@ -252,7 +252,7 @@ LOWER: Final = {
 """by scenario, how far the mean JCT of 'ina-aware' must be below that of 'packed'"""
 ORACLE: Final = 1.01
 """of the completion times with an oracle, with counters that are read at some interval"""
-WINDOW_S: Final = 0.01
+WINDOW_S: Final = 0.005
 """of digests, that was chosen before the held-out seeds were run"""
 CORE: Final = 0.05
 """of a core, that these readings take at most"""
