@@ -50,7 +50,7 @@ def show(flags: TasksShow) -> None:
     if turns:
         output.table(_TURNS, [_turn(one) for one in turns])
     named = "path" if row.task.kind == "inference" else "tree"  # of each client
-    shown = [[str(cell) for cell in {**one, "role": one["role"].replace("tree", named)}.values()] for one in plans]
+    shown = [[str(cell) for cell in {**one, "role": str(one["role"]).replace("tree", named)}.values()] for one in plans]
     output.table(["plan", "job", "epoch", "phase"], shown)
     output.table(["at", "state", "reason"], [[time_text(one["at_ps"]), one["after"], one["reason"]] for one in changes])
     output.table(
