@@ -23,6 +23,7 @@ from p4reduce.control_plane.orchestrator.replanning import order_of
 from p4reduce.control_plane.orchestrator.rescheduling import Fail, StateWithout
 from p4reduce.control_plane.orchestrator.store import Place, Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
+from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.placement.policies import order_named, work
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import NetworkState, Policy
@@ -191,7 +192,9 @@ class Admission:
             return fault or self._turns.fault(row.task)
         if self._lightpaths is not None:
             return fault or self._lightpaths.fault(row.task)
-        return fault or self._placer.fault(row.task) or self._selector.fault(row.task)
+        if row.task.exchange == "a2a" and not fault:
+            return "kind: a2a: blocks are exchanged in turns; run it over a topology with a cross-connect (--schedule)"
+        return fault or self._placer.fault(row.task, self._lanes) or self._selector.fault(row.task)
 
     def _retry(self) -> None:
         """Try tasks that wait; all of them if nothing runs whose end could make room."""
@@ -212,7 +215,7 @@ class Admission:
             return True
         state = self._state(None)
         try:
-            placement = None if row.task.wanted is None else self._placer.choose(row.task, state)
+            placement = self._place(row.task, state)
             task = row.task if placement is None else placement.of(row.task)
             choice = self._select(task, state)
             task = choice.task if choice else task
@@ -259,8 +262,16 @@ class Admission:
         self._queue.started(task)
         return True
 
+    def _place(self, task: Task, state: NetworkState) -> Placement | None:
+        """Hosts for a task that does not name them all; None for one that does. `PlanError` when there are none now."""
+        if task.serving is not None:
+            return self._placer.serve(task, state, self._lanes)
+        return None if task.wanted is None else self._placer.choose(task, state)
+
     def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
         """Plans for a new task; `PlanError` when there are none."""
+        if task.serving is not None:
+            return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if self._lightpaths is not None:
             return self._lightpaths.propose(task)
         if choice is not None:

@@ -1,7 +1,7 @@
 """The orchestrator: takes tasks, asks the policy, installs trees, watches, swaps trees, and can die at any moment."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
@@ -18,9 +18,14 @@ from p4reduce.control_plane.orchestrator.rescheduling import Losses, Rescheduler
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.scheduling.policies import by_kind
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import WITHOUT_SERVER, NetworkState, Policy, check_served
 from p4reduce.topologies import format_delay
+from p4switch.base.values import PS_PER_US
+
+LINGER_PS: Final = PS_PER_US
+"""between two looks whether the last window has ended"""
 
 
 def _pass(step: str) -> None:
@@ -69,6 +74,7 @@ class Orchestrator:
     ) -> None:
         if options.schedule or options.slots != "first":
             check_served(name, "a schedule" if options.schedule else f"slots {options.slots!r}")
+        policy = by_kind(policy)
         foresight = Foresight(options.forecast, options.ahead)
         self.queue = Queue(store, options)
         self.store = store
@@ -82,7 +88,9 @@ class Orchestrator:
         self.giver = Giver(self.installer, self._kinds, self.computing, self.replanner, self.state)
         self.mover = Mover(self.installer, self._placer, self.giver, self.replanner, self.state, name)
         self.losses = Losses(self.installer, self.mover, self.replanner, self.state, self.fail)
-        self.rescheduler = Rescheduler(self.installer, policy, name, self.state, self.losses, self.replanner)
+        self.rescheduler = Rescheduler(
+            self.installer, policy, name, self.state, self.losses, self.replanner, self._placer.paths
+        )
         self.computing.measured |= store.history.slowdowns()
         self._name = name
         self._checkpoint = checkpoint
@@ -179,6 +187,10 @@ class Orchestrator:
         self._clean()
         now = self.executor.now()
         wake = self._next_ps(now)
+        if wake is None and self.turns is not None and self.executor.turn().open:
+            wake = now + LINGER_PS  # hosts acknowledge the last blocks, then the window ends
+        if wake is None:
+            self._take_reports()  # of the last window
         if wake is None or (until_ps is not None and now >= until_ps):
             return False
         if until_ps is not None:
@@ -278,6 +290,8 @@ class Orchestrator:
                 self._placer.round_done(task, int(report.data["round"]))
             slow = self.computing.measure(task, report.data.get("training_ps", {}))
             self.store.history.note_slowdowns(slow, report.at_ps)
+        elif report.kind == "served":
+            self.store.history.add_decision(report.at_ps, report.task, "served", "", dict(report.data))
         elif report.kind == "died":
             self.losses.take(report)
             self._consider = True

@@ -112,24 +112,29 @@ class ComputingManager:
         """
         if task.name in self._placed:
             return
-        for host in task.workers:
+        for host in task.trainers:
             if self.is_full(host) and not even_if_full:
                 raise PlanError(f"host {host} trains {self._load[host]} models already, its most")
         self._placed[task.name] = task
-        self._load.update(task.workers)
-        self._used.update(dict.fromkeys(task.workers, task.slots))
+        self._load.update(task.trainers)
+        self._used.update(dict.fromkeys(self._slots_at(task), task.slots))
         self.serving[task.server] += 1
 
     def release(self, name: str) -> None:
         """A task has ended; nothing when it was not placed."""
         task = self._placed.pop(name, None)
         if task is not None:
-            self._load.subtract(task.workers)
-            self._used.subtract(dict.fromkeys(task.workers, task.slots))
+            self._load.subtract(task.trainers)
+            self._used.subtract(dict.fromkeys(self._slots_at(task), task.slots))
             self.serving[task.server] -= 1
             more = self._coming.pop(name, [])
             self._load.subtract(more)
             self._used.subtract(dict.fromkeys(more, task.slots))
+
+    @staticmethod
+    def _slots_at(task: Task) -> tuple[str, ...]:
+        """Hosts whose slots a task takes: those that train; of one that infers its server, where it was chosen."""
+        return task.trainers if task.serving is None else (task.server,)
 
     def extend(self, task: Task) -> None:
         """A placed task is about to train at the hosts of ``task`` too; `PlanError` names one that is full."""
@@ -158,6 +163,11 @@ class ComputingManager:
         profile = self._profile(host)
         sharing = 1.0 if self.in_turns else max(1.0, self._load[host] / profile.models)
         return _possible(task, f"training at {host}", round(task.training_ps * profile.slowdown * sharing))
+
+    def answering_ps(self, task: Task) -> int:
+        """How long the server of a task that infers computes for a request; `PlanError` as of `training_ps`."""
+        slowdown = self._profile(task.server).slowdown
+        return _possible(task, f"answering at {task.server}", round(task.training_ps * slowdown))
 
     def aggregation_ps(self, task: Task, arriving: int) -> int:
         """How long the server adds up ``arriving`` models in one round: one if the network aggregates, else all.
@@ -206,7 +216,7 @@ class ComputingManager:
         return [
             {
                 "host": host,
-                "local": [name for name, task in self._placed.items() if host in task.workers],
+                "local": [name for name, task in self._placed.items() if host in task.trainers],
                 "global": [name for name, task in self._placed.items() if host == task.server],
                 "load": self._load[host] / profile.models,
             }
@@ -400,7 +410,7 @@ Role = str
 
 
 def roles(count: int, *, trees: bool) -> tuple[Role, ...]:
-    """Of so many jobs of a task. trees: each does both directions of a part of the model."""
+    """Of so many jobs of a task. trees: each does both directions, of a part of the model or for one client."""
     if count == 1:
         return ("both",)
     return tuple(f"tree {number + 1} of {count}" for number in range(count)) if trees else ("upload", "broadcast")
@@ -476,6 +486,8 @@ class Turn:
         The round of this schedule, and the place of its window that was open last; -1 before the first.
     configuration : tuple of Link
         Circuits that are lit, or will be after darkness.
+    open : bool
+        Whether that window is still open.
     """
 
     schedule: int = 0
@@ -483,10 +495,11 @@ class Turn:
     round: int = 0
     window: int = -1
     configuration: tuple[Link, ...] = ()
+    open: bool = False
 
 
 ReportKind = Literal[
-    "round", "finished", "failed", "resumed", "replanned", "restored", "died", "link", "schedule", "window"
+    "round", "served", "finished", "failed", "resumed", "replanned", "restored", "died", "link", "schedule", "window"
 ]
 LAST_JOB: Final = 57_343
 """of those that tasks get; an executor numbers what hosts read by the others"""
@@ -498,9 +511,10 @@ Read = tuple[str, str, int]
 class Order:
     """A task to run.
 
-    ``plans`` has one installed plan for each of the task's :func:`roles`, in this order. ``training_ps`` is how
-    long each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and
-    broadcast; ``reads`` what hosts read over the network before they begin. ``schedule``: the number of the schedule
+    ``plans`` has one installed plan for each of the task's :func:`roles`, in this order. ``training_ps`` is how long
+    each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and broadcast;
+    of a task that infers there is a plan for each client, and ``training_ps`` says how long its server computes for a
+    request. ``reads``: what hosts read over the network before they begin. ``schedule``: the number of the schedule
     from which on it takes turns; None: it waits for nobody. ``ranks``: of the workers, where some of the first ones
     have died; (): 0, 1, ... ``anew``: hosts where a new process takes the place of one that died. ``attempt``: how
     often it has begun anew; from 1 on it goes on from its last checkpoint.
@@ -538,7 +552,10 @@ class Report:
         'uploaded_ps', 'aggregated_ps', 'done_ps' (of the slowest host). A job that does both directions at once has no
         times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': whose models are in it.
         'training_ps': how long each worker trained, by host, where that is known.
+        'served': a task has answered all its requests; 'requests', and of their latencies 'p50_ps', 'p99_ps',
+        'worst_ps', and whether 'p99_ps' keeps to its objective ('met'; None: it has none).
         'finished': all rounds are done; 'digest' of all weights: a round's is SHA-256 of the one before and of these.
+        Of a task that infers: SHA-256 of those of its clients, each of all its answers.
         'failed': a host gave up; 'reason'.
         'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.
         'replanned': a task goes on with the plans of another order (:meth:`Executor.replan`); 'keys' (role ->

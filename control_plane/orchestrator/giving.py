@@ -20,6 +20,7 @@ from p4reduce.control_plane.orchestrator.replanning import Change, Replanner
 from p4reduce.control_plane.placement import Cluster, Load, Placement, Racks, place, placement_named, reads
 from p4reduce.control_plane.placement.cluster import FULL
 from p4reduce.control_plane.placement.policies import Contender, whole_trees
+from p4reduce.control_plane.placement.services import check_objective, paths_of, server_of
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import window_range
 from p4reduce.control_plane.plans.problem import RingLayout, TreeLayout, power_of_two
@@ -107,6 +108,8 @@ class KindsOf:
 
         Of a policy that gives several trees at once these, in the network as it is.
         """
+        if task.exchange is not None:
+            return ()
         if not self._served:
             with contextlib.suppress(PlanError):
                 decision = self._policy(task, state, lanes=self._lanes)
@@ -138,7 +141,8 @@ class KindsOf:
     def _hosts(self, task: Task, state: NetworkState) -> Kind | None:
         """A ring, or paths to the server, whichever takes less time; None where neither has room."""
         found = []
-        for name in ("ring", "spff") if task.aggregation != "switches" else ():
+        names = ("ring",) if task.exchange is not None else ("ring", "spff")
+        for name in names if task.aggregation != "switches" else ():
             try:
                 found.append(Kind(policy_named(name)(task, state, lanes=self._lanes), {}))
             except PlanError:
@@ -183,17 +187,31 @@ class Placer:
         self._loads: dict[str, Load] = {}
         self._hosts: dict[str, dict[str, int]] = {}
 
-    def fault(self, task: Task) -> str:
+    def fault(self, task: Task, lanes: int) -> str:
         """Why no choice will ever be possible; empty where one may be."""
-        return "" if task.wanted is None else self._cluster(NetworkState(self._racks.topology)).fault(task)
+        if task.serving is None and task.wanted is None:
+            return ""
+        empty = self._cluster(NetworkState(self._racks.topology))
+        return empty.fault(task) if task.serving is None else check_objective(task, empty, lanes)
 
     def choose(self, task: Task, state: NetworkState) -> Placement:
         """Hosts for a task now; `PlanError` when there are none."""
         found = place(task, self._cluster(state), self._policy)
         return Placement(found.workers, found.server, {"placement": self._policy, **found.why})
 
+    def serve(self, task: Task, state: NetworkState, lanes: int) -> Placement:
+        """A host for the server of a task that infers; `PlanError` when there is none."""
+        server, why = server_of(task, self._cluster(state), lanes)
+        return Placement(task.workers, server, why)
+
+    def paths(self, task: Task, state: NetworkState, lanes: int) -> list[Decision]:
+        """Paths between the server of a task that infers and its clients; `PlanError` where a link is full."""
+        return paths_of(task, self._cluster(state), lanes)
+
     def begin(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> None:
         """A task runs at its hosts, however these were chosen, with these plans; so many rounds are left."""
+        if task.serving is not None:
+            return  # links keep its demand for it, so what it sends is not predicted
         self._hosts[task.name] = dict.fromkeys(task.workers, task.slots)
         self._loads[task.name] = self._load(task, plans, rounds)
 
@@ -206,7 +224,8 @@ class Placer:
                 link = self._racks.link(node, self._racks.topology.neighbour(node, port))
                 own[link] = max(own.get(link, 0.0), 8.0 * sent.bytes)
             for link, much in own.items():
-                bits[link] = bits.get(link, 0.0) + much
+                if much:  # predictions name links that nothing crosses, too
+                    bits[link] = bits.get(link, 0.0) + much
         slots = tuple(dict.fromkeys(switch for plan in plans.values() for switch in plan.by_switch))
         return Load(training_s(task, self._computing.slowdowns()), bits, slots, float(rounds))
 
@@ -333,7 +352,8 @@ class Giver:
         if not self.due or not self._by_value or self._installer.options.threshold is None:
             return
         self.due = False
-        standing = {one.row.name: one for row in self._store.tasks(AT_WORK) if (one := self._standing(row)) is not None}
+        rows = [row for row in self._store.tasks(AT_WORK) if row.task.serving is None]
+        standing = {one.row.name: one for row in rows if (one := self._standing(row)) is not None}
         contenders = [one.contender() for one in standing.values() if one.kinds.trees or one.on_tree]
         resources = self._installer.controller.resources
         names = {switch for one in contenders for tree in one.trees for switch in tree}

@@ -12,7 +12,7 @@ from finsy.p4entity import P4Entity
 from p4reduce.base.errors import ControllerError, P4ReduceError, PlanError
 from p4reduce.base.records import from_json, to_json, to_plain
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.counters import Operation, Traffic, predict
+from p4reduce.control_plane.counters import Operation, Traffic, add, predict
 from p4reduce.control_plane.entries import PLAN_TABLES, Entity, key, plan_entries, wildcards
 from p4reduce.control_plane.orchestrator.executor import (
     ComputingManager,
@@ -141,6 +141,11 @@ def round_bytes(task: Task, role: Role, plan: Plan) -> int:
 def round_traffic(task: Task, role: Role, plan: Plan) -> Mapping[Hop, Traffic]:
     """What one round of a job puts on every directed link."""
     operations = {"both": Operation.PUSH_PULL, "upload": Operation.PUSH, "broadcast": Operation.PULL}
+    if task.serving is not None:
+        return predict(plan, Operation.PULL, task.elements)
+    if plan.mesh:
+        once = predict(plan, Operation.ALL_TO_ALL, task.elements * len(plan.workers), lead=0)
+        return add(once, once)
     operation = Operation.ALL_REDUCE if plan.exchanged else operations[role]
     part = plan.part_of(task.elements)
     return predict(plan, operation, part.stop - part.start) if part.stop > part.start else {}
@@ -356,6 +361,27 @@ class Installer:
             )
         ]
         return self._whole(decision, named, view) if whole else self._plan(decision, named, view)
+
+    def propose_for(self, decisions: Sequence[Decision], rows: Sequence[PlanRow] = ()) -> list[Proposal]:
+        """A plan for each of these decisions of one task, of one client each: new jobs, or the next epochs of ``rows``.
+
+        `PlanError`: nothing is taken.
+        """
+        if rows:
+            keys = [(row.job, self.store.next_epoch(row.job)) for row in rows]
+        else:
+            keys = self.store.free_keys(len(decisions))
+        proposals: list[Proposal] = []
+        try:
+            for role, decision, (job, epoch) in zip(
+                [row.role for row in rows] or roles(len(decisions), trees=True), decisions, keys, strict=True
+            ):
+                request = replace(plan_requests(decision, job=job)[-1], epoch=epoch)
+                proposals += self._plan(decision, [(role, request)], None)
+        except BaseException:
+            self.withdraw(proposals)
+            raise
+        return proposals
 
     def _whole(
         self, decision: Decision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None

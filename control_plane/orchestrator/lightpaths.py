@@ -67,6 +67,10 @@ class Lightpaths:
 
     def fault(self, task: Task) -> str:
         """Why a task can never run here; empty where it may."""
+        if task.serving is not None:
+            return "kind: over lightpaths tasks train; run those that infer over another topology"
+        if task.exchange is not None:
+            return f"kind: {task.exchange}: over lightpaths models are summed in trees; leave it out"
         if task.on_failure == "shrink":
             return "on_failure: over lightpaths no task goes on with fewer workers; take 'abort' or 'raise'"
         try:

@@ -14,7 +14,7 @@ from p4reduce.control_plane.orchestrator.options import AT_WORK, Phase, StoreErr
 from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import NetworkState, Policy
+from p4reduce.control_plane.scheduling.view import Decision, NetworkState, Policy
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
@@ -124,6 +124,8 @@ class Losses:
         """Whether there is a way to go on, which it takes then."""
         if self._installer.options.schedule or self._installer.options.wdm is not None:
             return False  # plans come with turns, or with lightpaths
+        if row.task.serving is not None:
+            return False  # no other host has its clients, or its server
         if lost and row.task.on_failure == "raise":
             return False
         if self._mover.rescue(row, cause, lost):
@@ -167,8 +169,9 @@ class Rescheduler:
         state: StateWithout,
         losses: Losses,
         replanner: Replanner,
+        paths: Callable[[Task, NetworkState, int], list[Decision]],
     ) -> None:
-        self._losses = losses
+        self._losses, self._paths = losses, paths
         self._replanner = replanner
         self._installer = installer
         self._store = installer.store
@@ -194,6 +197,7 @@ class Rescheduler:
                 self._consider(row, cause)
         others = [row for row in tasks if (cause := causes[row.name]) is None or not cause.must]
         others = [row for row in others if row.name not in self._replanner.pending and not self._exchanges(row)]
+        others = [row for row in others if row.task.serving is None or causes[row.name] is not None]
         if self._installer.options.threshold is None:
             others = [row for row in others if causes[row.name] is not None]
         in_turn = sorted(others, key=lambda row: (causes[row.name] is None, row.number <= self._last, row.number))
@@ -247,10 +251,14 @@ class Rescheduler:
         rows = self._rows(row)
         olds = {plan_row.role: self._installer.plan_of(plan_row) for plan_row in rows}
         state = self._state(row.name)
+        lanes = self._installer.controller.program.lanes
         try:
-            decision = self._policy(_as_it_runs(row, olds), state, lanes=self._installer.controller.program.lanes)
             must = cause is not None and cause.must
-            proposals = self._installer.propose_next(decision, rows, state, must=must)
+            if row.task.serving is not None:
+                proposals = self._installer.propose_for(self._paths(row.task, state, lanes), rows)
+            else:
+                decision = self._policy(_as_it_runs(row, olds), state, lanes=lanes)
+                proposals = self._installer.propose_next(decision, rows, state, must=must)
         except (StoreError, sqlite3.Error):
             raise
         except Exception as error:  # a policy's fault costs the task only where its tree has to go

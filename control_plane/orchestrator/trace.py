@@ -4,14 +4,23 @@ import csv
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator.options import TaskError
-from p4reduce.control_plane.scheduling.task import Aggregation, How, OnFailure, Reservation, Selection, Task, Wanted
+from p4reduce.control_plane.scheduling.task import (
+    Aggregation,
+    How,
+    OnFailure,
+    Reservation,
+    Selection,
+    Serving,
+    Task,
+    Wanted,
+)
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
@@ -36,6 +45,10 @@ COLUMNS: Final = (
     "max_restarts",
     "aggregation",
     "reservation",
+    "kind",
+    "rate",
+    "objective",
+    "seed",
 )
 """fields of a task in a file; those from 'rounds' on may be left out, and the server where hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
@@ -107,6 +120,12 @@ class TaskLine(BaseModel):
     max_restarts: int = 0
     aggregation: Aggregation | None = None
     reservation: Reservation = "peak"
+    kind: Literal["training", "rar", "a2a", "inference"] = "training"
+    rate: float | None = None
+    """requests a second of each client"""
+    objective: Delay | None = None
+    seed: int | None = None
+    """of the times of requests"""
 
     def task(self) -> Task:
         """As the policies see it; `PlanError` when its fields do not fit each other."""
@@ -129,7 +148,24 @@ class TaskLine(BaseModel):
             max_restarts=self.max_restarts,
             aggregation=self.aggregation,
             reservation=self.reservation,
+            serving=self._serving(),
+            exchange=self.kind if self.kind in ("rar", "a2a") else None,
         )
+
+    def _serving(self) -> Serving | None:
+        if self.kind != "inference":
+            for field, value in (("rate", self.rate), ("objective", self.objective), ("seed", self.seed)):
+                if value is not None:
+                    raise PlanError(f"task {self.name}: {field}: only a task with 'kind: inference' has one")
+            return None
+        if isinstance(self.workers, int):
+            raise PlanError(f"task {self.name}: workers: a task that infers names its clients; give names of hosts")
+        if self.rate is None:
+            raise PlanError(f"task {self.name}: rate: is missing: requests a second of each client, as in rate: 8000")
+        try:
+            return Serving(self.rate, self.objective, self.seed or 0)
+        except PlanError as error:
+            raise PlanError(f"task {self.name}: {error}") from None
 
     def _wanted(self) -> Wanted | None:
         if isinstance(self.workers, int):
@@ -255,8 +291,15 @@ def _entry(task: Task) -> dict[str, Any]:
         "max_restarts": task.max_restarts or None,
         "aggregation": task.aggregation,
         "reservation": task.reservation if task.reservation != "peak" else None,
+        "kind": task.kind if task.kind != "training" else None,
+        **({} if task.serving is None else _served(task.serving)),
     }
     return {name: value for name, value in entry.items() if value is not None}
+
+
+def _served(serving: Serving) -> dict[str, Any]:
+    objective = None if serving.objective_ps is None else format_delay(serving.objective_ps)
+    return {"rate": serving.rate_hz, "objective": objective, "seed": serving.seed or None}
 
 
 def _select(selection: Selection) -> dict[str, Any]:

@@ -69,10 +69,10 @@ def job_of(task: Task) -> TdmJob:
     The first of the hosts is the server.
     """
     where = f"task {task.name[:40]}"
+    if task.serving is not None:
+        raise TdmError(f"{where}: kind: a task that infers takes no turns; run it over another topology")
     if task.select is not None:
         raise TdmError(f"{where}: select: local models of tasks that take turns are not selected; leave it out")
-    if task.slots > 1:
-        raise TdmError(f"{where}: slots: {task.slots}; a task that takes turns has one of each of its hosts")
     if task.wanted is not None and task.wanted.shards:
         raise TdmError(f"{where}: shards: tasks that take turns read no data over circuits of others; leave them out")
     hosts: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def job_of(task: Task) -> TdmJob:
         raise TdmError(f"{where}: server: name all hosts, or none: the scheduler places the server, too")
     return TdmJob(
         task.name,
-        "ps",
+        task.exchange or "ps",
         _WORD * task.elements,
         task.training_ps / PS_PER_S,
         task.size + 1,
@@ -162,6 +162,11 @@ def checked(schedule: Schedule, jobs: Sequence[TdmJob]) -> Schedule:
                 job.hosts and {host for host, _ in plan.placement} != set(job.hosts)
             ):
                 raise TdmError(f"policy {schedule.policy}: gives {name[:40]} other hosts, or another number of them")
+            if len({route.configuration for route in plan.routes}) > 1:
+                raise TdmError(
+                    f"policy {schedule.policy}: {name[:40]} would need several configurations of circuits in a round; "
+                    "give it fewer hosts, or the network more ports"
+                )
             for host, units in plan.placement:
                 if units > schedule.network.gpus or host in taken:
                     other = taken.get(host, name)
@@ -237,6 +242,8 @@ def configuration_of(plan: JobPlan) -> int:
     """Which configuration of its process a job needs; 0 where it crosses no circuit."""
     if plan.ring is not None:
         return plan.ring.configuration
+    if plan.routes:
+        return plan.routes[0].configuration
     return max((tree.configuration for tree in plan.trees if tree.edges), default=0)
 
 
@@ -390,6 +397,13 @@ class Turns:
             return "on_failure: where tasks take turns none goes on with fewer workers; take 'abort' or 'raise'"
         if task.max_restarts:
             return "max_restarts: where tasks take turns none begins anew; leave it out"
+        known = self._computing.slots()
+        few = [host for host in task.workers or known if known.get(host, task.slots) < task.slots]
+        if few:  # in its turn a task has all slots of its hosts, and hosts of no other number
+            return (
+                f"slots: {task.slots}, but {few[0]} has {known[few[0]]}, and any host may be given to a task that "
+                "takes turns; ask for fewer, or say what hosts have (--hosts)"
+            )
         try:
             check_jobs([job_of(task)], self._network)
         except TdmError as error:

@@ -1,7 +1,9 @@
 """`ina-aware`: the hosts under which all tasks together are predicted to lose least time."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from math import inf
 from typing import Any, Final, Protocol, TypeVar
 from zlib import crc32
@@ -164,11 +166,15 @@ def cheapest_shares(cluster: Cluster, task: Task, room: Mapping[str, Sequence[st
 
     best[w] is the least cost of w workers in the racks so far, and each rack adds cost(rack, w): what its part sends
     up takes copies / residual of its best uplink, 1 copy where its switch aggregates, else w; a part that is all of
-    the task sends nothing up but, without aggregation, its own copies. Time: racks * workers * hosts of a rack.
-    After Li et al., 'NetPack', ASPLOS 2024, whose programme also chooses parameter servers.
+    the task sends nothing up but, without aggregation, its own copies. Shards that a part must read from other hosts
+    cost their time on the rack's best uplink, spread over the rounds. Time: racks * workers * hosts of a rack.
+    After Li et al., 'NetPack', ASPLOS 2024, whose programme also chooses parameter servers, and reads no data.
     """
     count, capacity = asked(task).count, cluster.capacity_bps
     bits = 32.0 * task.elements
+    held = Counter(asked(task).shards)
+    each = sum(held.values()) / count
+    shard_bits = 8.0 * asked(task).shard_bytes / task.rounds
     best: list[float] = [0.0] + [inf] * count
     taken: list[list[int]] = []
     for switch, hosts in room.items():
@@ -176,6 +182,8 @@ def cheapest_shares(cluster: Cluster, task: Task, room: Mapping[str, Sequence[st
         seconds = min((bits / capacity[link] * cluster.crowd(link) for link in uplinks), default=inf)
         alone = bits / cluster.racks.rate_bps[cluster.racks.uplink(hosts[0])]
         able = switch in cluster.able
+        local = list(accumulate(sorted((held[host] for host in hosts), reverse=True), initial=0))
+        read_s = shard_bits * max(seconds / bits, alone / bits)
         now, row = list(best), [0] * (count + 1)
         for total in range(1, count + 1):
             for own in range(1, min(total, len(hosts)) + 1):
@@ -183,7 +191,8 @@ def cheapest_shares(cluster: Cluster, task: Task, room: Mapping[str, Sequence[st
                 inside = own == count and able
                 crossing = 0.0 if inside else max(alone * _CROSSING, copies * seconds)
                 left_over = (len(hosts) - own) * alone * 1e-3  # best fit among equals
-                cost = best[total - own] + crossing + left_over
+                reading = max(0.0, own * each - local[own]) * read_s
+                cost = best[total - own] + crossing + reading + left_over
                 if cost < now[total]:
                     now[total], row[total] = cost, own
         best = now
@@ -280,11 +289,26 @@ MOST: Final = 32
 """candidates that are compared"""
 
 
-def packed_share(cluster: Cluster, room: Room, count: int, allowed: Iterable[str] | None = None) -> Share | None:
-    """Fewest racks, best fit: one rack that is just large enough, else the largest and what is near to it.
+def shards_by_rack(task: Task, room: Room) -> dict[str, int]:
+    """How many shards of a task's data lie at hosts that it could have, by rack."""
+    held = Counter(asked(task).shards)
+    return {switch: sum(held[host] for host in hosts) for switch, hosts in room.items()}
 
-    ``allowed``: only these racks; None where they have too few hosts.
+
+def with_data(task: Task, hosts: Sequence[str], count: int) -> list[str]:
+    """So many of some hosts: those that have most of a task's shards, without shards the first; in their order."""
+    held = Counter(asked(task).shards)
+    ranked = sorted(range(len(hosts)), key=lambda place: (-held[hosts[place]], place))
+    return [hosts[place] for place in sorted(ranked[:count])]
+
+
+def packed_share(cluster: Cluster, task: Task, room: Room, allowed: Iterable[str] | None = None) -> Share | None:
+    """Fewest racks, of these the racks that have most of its shards, then the best fit.
+
+    The best fit is one rack that is just large enough, else the largest and what is near to it. ``allowed``: only these
+    racks; None where they have too few hosts.
     """
+    count, data = asked(task).count, shards_by_rack(task, room)
     left = {switch: len(room[switch]) for switch in (room if allowed is None else allowed) if switch in room}
     if sum(left.values()) < count:
         return None
@@ -295,12 +319,31 @@ def packed_share(cluster: Cluster, room: Room, count: int, allowed: Iterable[str
         nearest = min(near.values())
         close = [switch for switch in fits if near[switch] == nearest]
         if close:
-            chosen = min(close, key=lambda switch: (left[switch], switch))
+            chosen = min(close, key=lambda switch: (-data[switch], left[switch], switch))
         else:
-            chosen = min(left, key=lambda switch: (near[switch], -left[switch], switch))
+            among = [switch for switch in left if near[switch] == nearest]
+            among = _of_the_fewest(left, count, among) or among
+            chosen = min(among, key=lambda switch: (-data[switch], -left[switch], switch))
         share[chosen] = min(count, left.pop(chosen))
         count -= share[chosen]
     return share
+
+
+def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) -> list[str]:
+    """Of some racks the largest, and those with which as few racks are enough as with the largest.
+
+    ``left``: hosts of all racks, each fewer than ``count``; together they have enough.
+    """
+    sizes = sorted(left.values(), reverse=True)
+    needed = next(number for number, total in enumerate(accumulate(sizes), 1) if total >= count)
+    largest = max(left[switch] for switch in among)
+
+    def most_with(switch: str) -> int:
+        """Hosts of so many racks, this one and the largest others."""
+        others = sum(sizes[: needed - 1]) if left[switch] < sizes[needed - 1] else sum(sizes[:needed]) - left[switch]
+        return left[switch] + others
+
+    return [switch for switch in among if left[switch] == largest or most_with(switch) >= count]
 
 
 def filled_share(room: Room, count: int, order: Sequence[str]) -> Share:
@@ -328,12 +371,12 @@ def _quickest(cluster: Cluster, room: Room, count: int) -> dict[str, list[str]] 
 
 def hosts_of(cluster: Cluster, task: Task, room: Room, share: Share) -> list[str]:
     """Which hosts: those that have shards of its data, then the fastest, in the order of racks."""
-    homes = set(asked(task).shards)
+    held = Counter(asked(task).shards)
     found: list[str] = []
     for switch in sorted(share, key=list(room).index):
         ranked = sorted(
             range(len(room[switch])),
-            key=lambda place: (cluster.slowdown.get(room[switch][place], 1.0), room[switch][place] not in homes, place),
+            key=lambda place: (cluster.slowdown.get(room[switch][place], 1.0), -held[room[switch][place]], place),
         )
         found += [room[switch][place] for place in sorted(ranked[: share[switch]])]
     return found
@@ -342,10 +385,9 @@ def hosts_of(cluster: Cluster, task: Task, room: Room, share: Share) -> list[str
 def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
     """Different ways to share a task out over racks, the packed one first."""
     count = asked(task).count
-    homes = asked(task).shards
     capacity = cluster.capacity_bps
     up = {switch: sum(capacity[link] for link in cluster.racks.uplinks[switch]) for switch in room}
-    at_home = {switch: sum(home in room[switch] for home in homes) for switch in room}
+    at_home = shards_by_rack(task, room)
     slow = {
         switch: sorted(cluster.slowdown.get(host, 1.0) for host in room[switch])[min(count, len(room[switch])) - 1]
         for switch in room
@@ -360,7 +402,7 @@ def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
         lambda switch: (-at_home[switch], -len(room[switch]), switch),
         lambda switch: (slow[switch], -len(room[switch]), switch),
     ]
-    found: list[Share | None] = [packed_share(cluster, room, count)]
+    found: list[Share | None] = [packed_share(cluster, task, room)]
     found += [
         {switch: count} for switch in sorted(room, key=lambda name: len(room[name])) if len(room[switch]) >= count
     ]
@@ -369,12 +411,12 @@ def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
         found.append(filled_share(room, count, order))
         for racks in range(1, len(order)):  # the best fit among the first ones that are enough
             if sum(len(room[switch]) for switch in order[:racks]) >= count:
-                found += [packed_share(cluster, room, count, order[:more]) for more in (racks, racks + 1)]
+                found += [packed_share(cluster, task, room, order[:more]) for more in (racks, racks + 1)]
                 break
     found.append(cheapest_shares(cluster, task, room))
     quick = _quickest(cluster, room, count)
     if quick is not None:
-        found.append(packed_share(cluster, quick, count))
+        found.append(packed_share(cluster, task, quick))
     unique: dict[tuple[tuple[str, int], ...], Share] = {}
     for share in found:
         if share is not None:
@@ -387,9 +429,11 @@ def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
 
 @register_placement("first-fit")
 def first_fit(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Racks are filled one after the other."""
-    hosts = [host for rack in cluster.check(task).values() for host in rack]
-    return hosts[: asked(task).count], {}
+    """Racks are filled one after the other, those with most of its shards first; in the last one hosts with shards."""
+    room = cluster.check(task)
+    data = shards_by_rack(task, room)
+    share = filled_share(room, asked(task).count, sorted(room, key=lambda switch: -data[switch]))
+    return [host for switch, hosts in room.items() for host in with_data(task, hosts, share.get(switch, 0))], {}
 
 
 # `random`: any hosts with room, drawn anew for every task.
@@ -397,10 +441,15 @@ def first_fit(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str,
 
 @register_placement("random")
 def random_hosts(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The generator is that of this task alone, so the choice does not depend on what was chosen before."""
+    """Hosts with shards first, others drawn. The generator is this task's alone: no other choice changes this one."""
     hosts = [host for rack in cluster.check(task).values() for host in rack]
     random = np.random.Generator(np.random.Philox(key=[cluster.seed, crc32(task.name.encode())]))
-    chosen = random.choice(len(hosts), asked(task).count, replace=False)
+    held, count = Counter(asked(task).shards), asked(task).count
+    if held:
+        drawn = random.permutation(len(hosts))
+        chosen = sorted(drawn, key=lambda place: -held[hosts[place]])[:count]
+    else:
+        chosen = list(random.choice(len(hosts), count, replace=False))
     return [hosts[place] for place in sorted(chosen)], {"seed": cluster.seed}
 
 
@@ -409,13 +458,15 @@ def random_hosts(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[s
 
 @register_placement("spread")
 def spread(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Each time a host of the rack that the task has fewest hosts in, of these the one with most room."""
+    """Each time a host of the rack that the task has fewest hosts in: of these the one with most shards, most room."""
     room = cluster.check(task)
     taken = dict.fromkeys(room, 0)
+    held = Counter(asked(task).shards)
+    data = {switch: sorted((held[host] for host in hosts), reverse=True) for switch, hosts in room.items()}
     for _ in range(asked(task).count):
         able = [switch for switch in room if taken[switch] < len(room[switch])]
-        taken[min(able, key=lambda switch: (taken[switch], taken[switch] - len(room[switch]), switch))] += 1
-    return [host for switch, hosts in room.items() for host in hosts[: taken[switch]]], {}
+        taken[min(able, key=lambda at: (taken[at], -data[at][taken[at]], taken[at] - len(room[at]), at))] += 1
+    return [host for switch, hosts in room.items() for host in with_data(task, hosts, taken[switch])], {}
 
 
 # `netpack`: shares of racks by a dynamic programme, whose cost is what they send up.
@@ -431,17 +482,17 @@ def netpack(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, A
     return hosts_of(cluster, task, room, share), {}
 
 
-# `packed`: the fewest racks, the best fit among them; knows nothing of the network but distances.
+# `packed`: the fewest racks, the best fit among them; knows nothing of the network but distances and where data are.
 
 
 @register_placement("packed")
 def packed(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The hosts of a rack in the order of the topology, whatever they are like."""
+    """The hosts of a rack that have its shards, then those that come first in the topology, whatever they are like."""
     room = cluster.check(task)
-    share = packed_share(cluster, room, asked(task).count)
+    share = packed_share(cluster, task, room)
     if share is None:
         raise Rejection(f"task {task.name}: too few hosts")
-    return [host for switch, hosts in room.items() for host in hosts[: share.get(switch, 0)]], {}
+    return [host for switch, hosts in room.items() for host in with_data(task, hosts, share.get(switch, 0))], {}
 
 
 # `cassini`: of near hosts those whose links are shared with tasks of compatible phases.
@@ -449,7 +500,7 @@ def packed(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, An
 
 @register_placement("cassini")
 def cassini(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The candidate with the highest compatibility; among equals the fewest racks, then packed's.
+    """The candidate with the highest compatibility; among equals the fewest racks, the least reading, then packed's.
 
     A link is compatible with its tasks as far as their times on it fit one after the other into a period:
     1 - max(0, sum of comm / period - 1), the score of the best rotation where periods are commensurable. The worst
@@ -457,12 +508,15 @@ def cassini(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, A
     """
     room = cluster.check(task)
     options = shares(cluster, task, room)
-    scores = []
+    scores, read_s = [], []
     for share in options:
         hosts = hosts_of(cluster, task, room, share)
         server = "" if cluster.rings else server_for(cluster, task, hosts)
         scores.append(_compatibility(cluster, cluster.load(task, hosts, server)))
-    best = min(range(len(options)), key=lambda place: (-round(scores[place], 3), len(options[place]), place))
+        read_s.append(cluster.read_seconds(asked(task), hosts))
+    best = min(
+        range(len(options)), key=lambda place: (-round(scores[place], 3), len(options[place]), read_s[place], place)
+    )
     why = {"candidates": len(options), "compatibility": scores[best], "packed_compatibility": scores[0]}
     return hosts_of(cluster, task, room, options[best]), why
 

@@ -153,6 +153,42 @@ def ring(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
     return decision
 
 
+# Tasks whose hosts exchange something among themselves, whatever the policy gives to others.
+
+
+def all_to_all(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+    """The shortest path of every ordered pair of the task's hosts, on links with room.
+
+    A demand is reserved for every pair, on every link of its path. `Rejection` names a link with too little left.
+    """
+    view = View(task, state, lanes)
+    words = hop_words(view.graph, view.residual_bps, task.reserved_bps)
+    members = _Members(state.topology, ring_members(task), None, lanes, words=words, view=view)
+    for host in ring_members(task):
+        switch = state.topology.neighbours(host)[0]
+        for a, b in ((host, switch), (switch, host)):
+            view.check_link(a, b, max(1, task.reserved_bps * len(task.workers)))
+    try:
+        layout = ring_plans.all_to_all(members)
+    except PlanError as error:
+        raise Rejection(f"task {task.name}: {error}") from None
+    decision = decision_of("all-to-all", view, layout, layout)
+    for (node, port), bps in decision.demand_bps.items():
+        view.check_link(node, state.topology.neighbour(node, port), bps)
+    return decision
+
+
+def by_kind(policy: Policy) -> Policy:
+    """The policy for all tasks but those that say themselves what their hosts exchange (:attr:`Task.exchange`)."""
+    kinds: dict[str, Policy] = {"rar": ring, "a2a": all_to_all}
+
+    def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+        own = policy if task.exchange is None else kinds[task.exchange]
+        return own(task, state, lanes=lanes)
+
+    return decide
+
+
 # `striped`, `packing` and the like: several trees at once, each with its part of the model, over the same hosts.
 
 

@@ -215,6 +215,51 @@ class Wanted:
             raise PlanError(f"shards: {len(names)} are more than {MOST_SHARDS}")
 
 
+# What a task says that answers requests instead of training.
+
+
+LEAST_HZ: Final = 1.0
+MOST_HZ: Final = 1e9
+MOST_REQUESTS: Final = 1 << 20
+"""of a client"""
+_FRAMING: Final = 1.1
+"""bytes on a link over those of an answer's numbers, at most: headers, gaps, requests"""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Requests of a task that infers: its workers are clients, its server answers each of them by itself.
+
+    Attributes
+    ----------
+    rate_hz : float
+        Requests a second of each client, Poisson; a client's next request is sent when the one before was answered,
+        and its latency counts from when it was due.
+    objective_ps : int or None
+        99th percentile of latencies that it wants, from when a request is due to the last frame of its answer.
+    seed : int
+        Of the times of requests.
+    """
+
+    rate_hz: float
+    objective_ps: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        rate: Any = self.rate_hz
+        if not (_is_real(rate) and LEAST_HZ <= rate <= MOST_HZ):
+            raise PlanError(
+                f"rate: {short(self.rate_hz)} is no number of requests a second in {LEAST_HZ:g}..{MOST_HZ:g}"
+            )
+        for field, value, least, most in (
+            ("objective", 1 if self.objective_ps is None else self.objective_ps, 1, MAX_PS),
+            ("seed", self.seed, 0, MAX_SEED),
+        ):
+            number: Any = value
+            if isinstance(number, bool) or not isinstance(number, Integral) or not least <= int(number) <= most:
+                raise PlanError(f"{field}: {short(value)} is no whole number within {least}..{most}")
+
+
 MAX_ELEMENTS: Final = 1 << 40
 MAX_ROUNDS: Final = (1 << 31) - 1
 MAX_PS: Final = 10**17
@@ -229,6 +274,8 @@ Aggregation = Literal["switches", "hosts"]
 """who adds up the models of a task"""
 OnFailure = Literal["abort", "raise", "shrink"]
 """what becomes of a running task of which a worker dies: see :attr:`Task.on_failure`"""
+Exchange = Literal["rar", "a2a"]
+"""what the hosts of a task do among themselves: see :attr:`Task.exchange`"""
 Reservation = Literal["peak", "mean"]
 """what is reserved for a task: its demand, or what it takes on average while it trains and communicates"""
 
@@ -278,6 +325,14 @@ class Task:
         raise: it fails at once, and the reason names who died. abort: it fails where its workers cannot be replaced.
     max_restarts : int
         How often it begins anew, from its last checkpoint, where it would fail; never with ``on_failure`` 'raise'.
+    serving : Serving or None
+        It answers requests instead of training. Its ``workers`` are clients, ``elements`` the numbers of an answer,
+        ``rounds`` the requests of each client, ``training_ps`` what the server computes for one; the server is ''
+        where it is to be chosen. None: it trains.
+    exchange : 'rar', 'a2a' or None
+        Its hosts, that of the global model among them, exchange what they have after training: rar: models, round a
+        ring; a2a: every host sends ``elements`` numbers to every other one, and gets as many back (dispatch, combine).
+        None: whatever the policy chooses.
     """
 
     name: str
@@ -298,6 +353,8 @@ class Task:
     slots: int = 1
     on_failure: OnFailure = "abort"
     max_restarts: int = 0
+    serving: Serving | None = None
+    exchange: Exchange | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -309,7 +366,9 @@ class Task:
                 raise PlanError(f"task {self.name}: workers and server: {short(host)} is no name of a host")
         if not isinstance(self.owner, str) or len(self.owner) > MAX_NAME or not self.owner.isprintable():
             raise PlanError(f"task {self.name}: owner: {short(self.owner)} is no text of at most {MAX_NAME} characters")
-        if self.wanted is None and not (self.workers and self.server):
+        if self.serving is not None:
+            self._check_serving()
+        elif self.wanted is None and not (self.workers and self.server):
             what = "workers: at least one local model" if self.server else "server: the host of the global model"
             raise PlanError(f"task {self.name}: {what} is needed")
         if self.wanted is not None and (self.workers or self.select is not None):
@@ -346,6 +405,10 @@ class Task:
             raise PlanError(
                 f"task {self.name}: aggregation: {short(self.aggregation)} is neither 'switches' nor 'hosts'"
             )
+        if self.exchange not in (None, "rar", "a2a"):
+            raise PlanError(f"task {self.name}: exchange: {short(self.exchange)} is neither 'rar' nor 'a2a'")
+        if self.exchange is not None and self.aggregation == "switches":
+            raise PlanError(f"task {self.name}: aggregation: hosts of a task of this kind add up; leave it out")
         if self.reservation not in ("peak", "mean"):
             raise PlanError(f"task {self.name}: reservation: {short(self.reservation)} is neither 'peak' nor 'mean'")
         if self.on_failure not in ("abort", "raise", "shrink"):
@@ -362,6 +425,34 @@ class Task:
             except PlanError as error:
                 raise PlanError(f"task {self.name}: {error}") from None
 
+    def _check_serving(self) -> None:
+        """What a task that answers requests cannot have."""
+        if self.wanted is not None or not self.workers:
+            raise PlanError(f"task {self.name}: workers: a task that infers names its clients; give names of hosts")
+        rounds: Any = self.rounds
+        if isinstance(rounds, Integral) and int(rounds) > MOST_REQUESTS:
+            raise PlanError(f"task {self.name}: rounds: {short(rounds)} requests are above {MOST_REQUESTS}")
+        for field, given in (
+            ("select", self.select is not None),
+            ("aggregation", self.aggregation is not None),
+            ("max_restarts", bool(self.max_restarts)),
+            ("on_failure", self.on_failure == "shrink"),
+            ("reservation", self.reservation != "peak"),
+            ("exchange", self.exchange is not None),
+        ):
+            if given:
+                raise PlanError(f"task {self.name}: {field}: a task that infers has none; leave it out")
+
+    @property
+    def kind(self) -> str:
+        """As files name it: 'training', 'rar', 'a2a' or 'inference'."""
+        return "inference" if self.serving is not None else self.exchange or "training"
+
+    @property
+    def trainers(self) -> tuple[str, ...]:
+        """Hosts that train a local model: its workers, where it trains."""
+        return self.workers if self.serving is None else ()
+
     @property
     def size(self) -> int:
         """How many local models it has, chosen or not."""
@@ -373,8 +464,10 @@ class Task:
 
         A round trains for T and then sends a model of S bits with the demand d, which takes C = S / d: its mean use is
         d * C / (T + C), rounded up. Upload and broadcast may follow each other, which makes rounds longer and the mean
-        smaller; that is not counted on.
+        smaller; that is not counted on. One that infers without a demand keeps what answers to one client take.
         """
+        if self.serving is not None and not self.demand_bps:
+            return min(MAX_BPS, round(self.serving.rate_hz * 32 * self.elements * _FRAMING) + 1)
         if self.reservation == "peak" or not self.demand_bps:
             return self.demand_bps
         model = 32 * self.elements * PS_PER_S

@@ -17,6 +17,7 @@ from p4reduce.control_plane.plans.forest import Part
 from p4reduce.control_plane.plans.make import PlanRequest
 from p4reduce.control_plane.plans.problem import (
     Layout,
+    MeshLayout,
     Problem,
     RingLayout,
     TreeLayout,
@@ -618,8 +619,8 @@ def plan_requests(
 ) -> list[PlanRequest]:
     """One job that does push_pull when both trees are the same; else a job that pushes, then one that pulls.
 
-    A ring is one job that does all_reduce, of which G's host is the last worker (:func:`ring_members`). Several trees
-    are one such job each.
+    A ring is one job that does all_reduce, of which G's host is the last worker (:func:`ring_members`); so is an
+    all-to-all. Several trees are one such job each.
 
     Parameters
     ----------
@@ -639,7 +640,7 @@ def plan_requests(
     list of PlanRequest
         One, or two: upload (push), broadcast (pull); or one for each of several trees.
     """
-    exchanged = bool(decision.parts) or isinstance(decision.upload, RingLayout)
+    exchanged = bool(decision.parts) or isinstance(decision.upload, RingLayout | MeshLayout)
     layouts = [decision.upload] if decision.together else [decision.upload, decision.broadcast]
     parts = decision.parts or [Part(layout) for layout in layouts]
     ends = [0, *accumulate(part.weight for part in parts)]

@@ -11,7 +11,9 @@ from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.topologies import Topology, fat_tree, leaf_spine
 from p4reduce.topologies.model import Hop
 from studies.placement.forecasts import PLACES
+from studies.placement.foresight import MEASURED, WAYS
 from studies.placement.knobs import DATA, FLOAT, KNOBS
+from studies.placement.services import NETWORKS
 from studies.placement.telemetry import Bursting
 
 Giving = Literal["ring", "partial", "whole", "value"]
@@ -107,8 +109,8 @@ ORDERS: Final = ("fifo", "fair", "priority", "edf", "sjf")
 
 
 DEVELOPED: Final = range(1, 6)
-HELD_OUT: Final = range(6, 16)
-"""seeds that no policy was changed after"""
+HELD_OUT: Final = range(6, 26)
+"""seeds that no policy was changed after; parts run the first of them"""
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,20 @@ class PlacementSettings:
         Seconds between readings, shares of a link by which it must have changed to be told of, windows of digests.
     telemetry_seeds : int
         The first so many seeds.
+    foresight_bursts : tuple of Bursting
+        What a forecast is worth: bursts of others and tasks beside them.
+    foresight_ways : tuple of str
+        What placements go by.
+    foresight_seeds : tuple of int
+        Of these runs.
+    service_networks : tuple of str
+        Of a service beside training in the orchestrator.
+    service_rates : tuple of float
+        Requests a second of each of its clients.
+    service_requests, service_seeds : int and tuple of int
+        Requests of each client, and seeds.
+    shard_seeds : tuple of int
+        Of tasks that read shards.
     learn_seeds, learn_tests : tuple of int
         A learned policy: seeds of trainings, and seeds that it is tested on.
     learn_updates : int
@@ -162,7 +178,7 @@ class PlacementSettings:
     orders: tuple[str, ...] = ORDERS
     loads: tuple[float, ...] = (0.8, 0.5, 0.95)
     cluster_jobs: int = 120
-    seeds: tuple[int, ...] = tuple(HELD_OUT)
+    seeds: tuple[int, ...] = tuple(HELD_OUT[:10])
     points: int = 99
     knob_data: tuple[str, ...] = tuple(DATA)
     knobs: tuple[str, ...] = tuple(KNOBS)
@@ -178,8 +194,16 @@ class PlacementSettings:
     bursts: tuple[Bursting, ...] = (Bursting(0.2, 60), Bursting(2.0, 60), Bursting(10.0, 160))
     intervals_s: tuple[float, ...] = (0.001, 0.01, 0.1, 0.3, 1.0)
     thresholds: tuple[float, ...] = (0.5,)
-    windows_s: tuple[float, ...] = (0.001, 0.005, 0.02, 0.1)
+    windows_s: tuple[float, ...] = (0.001, 0.005, 0.01, 0.02, 0.1)
     telemetry_seeds: int = 3
+    foresight_bursts: tuple[Bursting, ...] = (Bursting(2.0, 20),)
+    foresight_ways: tuple[str, ...] = WAYS
+    foresight_seeds: tuple[int, ...] = tuple(HELD_OUT)
+    service_networks: tuple[str, ...] = tuple(NETWORKS)
+    service_rates: tuple[float, ...] = (4000.0, 8000.0)
+    service_requests: int = 30
+    service_seeds: tuple[int, ...] = tuple(HELD_OUT[:10])
+    shard_seeds: tuple[int, ...] = tuple(HELD_OUT)
     learn_seeds: tuple[int, ...] = (1, 2, 3)
     learn_updates: int = 30
     learn_scenarios: tuple[Scenario, ...] = (UNIFORM, *UNEVEN, LARGER[1])
@@ -212,6 +236,20 @@ def named_scenarios(text: str, flag: str) -> list[Scenario]:
     return [known[name] for name in texts(text, flag)]
 
 
+def bursts_of(text: str, flag: str) -> list[Bursting]:
+    """Seconds and numbers of tasks, as in '0.2:60,2:60'. Raises ``BadInput``."""
+    found = []
+    for one in texts(text, flag):
+        mean, colon, tasks = one.partition(":")
+        try:
+            found.append(Bursting(float(mean), int(tasks)))
+        except ValueError:
+            colon = ""
+        if not colon or not found[-1].mean_s > 0 or found[-1].tasks < 1:
+            raise BadInput(f"{flag}: {one!r}: give seconds and a number of tasks, both above 0, as in 0.2:60")
+    return found
+
+
 QUICK: Final = PlacementSettings(
     scenarios=(UNIFORM, BACKGROUND_90, SCARCE[0], SCARCE[2]),
     policies=("packed", "ina-aware"),
@@ -231,5 +269,13 @@ QUICK: Final = PlacementSettings(
     bursts=(Bursting(2.0, 4),),
     intervals_s=(0.01, 1.0),
     windows_s=(0.02,),
+    foresight_bursts=(Bursting(2.0, 3),),
+    foresight_ways=(MEASURED, "ewma"),
+    foresight_seeds=(1,),
+    service_networks=("one spine",),
+    service_rates=(8000.0,),
+    service_requests=10,
+    service_seeds=(1,),
+    shard_seeds=(1,),
     learn_seeds=(),
 )

@@ -36,8 +36,10 @@ from studies.placement.forecasts import (
     run_forecasts,
     run_inference,
 )
+from studies.placement.foresight import MEASURED, ForesightRow, foresight_cells, run_foresight
 from studies.placement.knobs import FLOAT, KnobCell, KnobRow, run_knob
 from studies.placement.learned import LearnCell, LearningStep, LearnRow, run_learning
+from studies.placement.services import ServiceRow, run_service, service_cells
 from studies.placement.settings import (
     BACKGROUND_60,
     BACKGROUND_90,
@@ -50,10 +52,12 @@ from studies.placement.settings import (
     UNIFORM,
     PlacementSettings,
     Scenario,
+    bursts_of,
     named_scenarios,
     scenario_names,
 )
-from studies.placement.telemetry import TelemetryRow, run_telemetry, telemetry_cells
+from studies.placement.shards import ShardRow, run_shards, shard_cells
+from studies.placement.telemetry import Bursting, TelemetryRow, run_telemetry, telemetry_cells
 
 SLOTS = 128
 """hosts of each cluster, with one slot each"""
@@ -215,6 +219,21 @@ PARTS: Final = (
          mean=("jct_s", _over("jct_s", "ratio", "over oracle", show="{:.4f}"),
                _over("jct_s", "worst", "worst seed", show="{:.4f}", worst=True), "bytes_per_s", "core", "told_per_s",
                "age_s"), cost=lambda _cell: 5.0),
+    Part("foresight", "What a forecast of others' bursts is worth to tasks",
+         lambda settings: foresight_cells(settings.foresight_bursts, settings.foresight_ways,
+                                          settings.foresight_seeds), run_foresight, ForesightRow,
+         by=("burst_s", "way"), base={"way": MEASURED},
+         mean=("jct_s", _over("jct_s", "over", "over measured", show="{:.4f}")), cost=lambda _cell: 5.0),
+    Part("services", "Inference beside training in the orchestrator",
+         lambda settings: service_cells(settings.service_networks, settings.service_seeds, settings.service_rates,
+                                        settings.service_requests), run_service, ServiceRow,
+         by=("network", "way", "rate_hz"),
+         mean=("p50_us", "p99_us", "alone_us", "ratio", _extreme("worst", "worst seed", "ratio", max), "loss"),
+         cost=lambda _cell: 15.0),
+    Part("shards", "Policies that are told where data lie, and the same without",
+         lambda settings: shard_cells(settings.policies, settings.shard_seeds), run_shards, ShardRow,
+         by=("lying", "policy", "told"), base={"told": False},
+         mean=("read_s", "read_bytes", "racks", "iteration_s", "jct_s", _over("jct_s", "over", "over not told"))),
 )  # fmt: skip
 
 
@@ -233,8 +252,14 @@ LOWER: Final = {
 """by scenario, how far the mean JCT of 'ina-aware' must be below that of 'packed'"""
 ORACLE: Final = 1.01
 """of the completion times with an oracle, with counters that are read at some interval"""
+WINDOW_S: Final = 0.005
+"""of digests, that was chosen before the held-out seeds were run"""
 CORE: Final = 0.05
 """of a core, that these readings take at most"""
+FORESIGHT: Final = 0.05
+"""by which a forecast must lower the completion times of tasks to be worth it"""
+SHARDS: Final = 0.95
+"""of the completion time of a policy that is not told of shards"""
 _SWEEP: Final = 3
 """intervals at least, for something to be said of all"""
 
@@ -277,6 +302,20 @@ def bars(result: StudyResult) -> Iterator[Bar]:
             note="".join(f"one queue for all: {one['ratio']:.2f}" for one in others),
         )
     yield from _telemetry(result)
+    for point in result.of("services", way="chosen"):
+        name = f"a service, {point['network']}, {point['rate_hz']:g} requests/s a client"
+        yield Bar(f"{name}: p99 over that without training", at_most(1.2), point.values["ratio"])
+        yield Bar(f"{name}: what training loses", at_most(0.03), point.values["loss"], percent(2))
+    for bursts in result.settings.foresight_bursts:
+        for way in (way for way in result.settings.foresight_ways if way != MEASURED):
+            gained = by_seed(
+                lambda ratio: 1 - ratio, result.values("foresight", "over", burst_s=bursts.mean_s, way=way)
+            )
+            yield Bar(f"placed by {way}, bursts of {bursts.mean_s:g} s: JCT below that by the last reading",
+                      at_least(FORESIGHT), gained, percent(2))  # fmt: skip
+    for policy in result.settings.policies:
+        yield Bar(f"shards, {policy}: JCT where it is told of them over that where it is not", at_most(SHARDS),
+                  result.values("shards", "over", policy=policy, told=True))  # fmt: skip
 
 
 def _ratio(ours: float, theirs: float) -> float:
@@ -285,6 +324,10 @@ def _ratio(ours: float, theirs: float) -> float:
 
 def _telemetry(result: StudyResult) -> Iterator[Bar]:
     """For each kind of bursts: is there an interval or a window that is close enough and cheap enough?"""
+    for point in result.of("telemetry", knows="digests", interval_s=WINDOW_S):
+        name = f"telemetry, bursts of {point['burst_s']:g} s, digests of {WINDOW_S:g} s"
+        yield Bar(f"{name}: JCT over that with an oracle", at_most(ORACLE), point.values["ratio"], "{:.4f}")
+        yield Bar(f"{name}: share of a core", at_most(CORE), point.values["core"], percent(), seeds="any")
     for bursts in result.settings.bursts:
         own = [
             point
@@ -352,5 +395,8 @@ STUDY: Final = Study(
         f"{result.settings.cluster_jobs} jobs in each of {len(result.settings.seeds)} seeds on clusters of {SLOTS} "
         "hosts, in a flow model; calibration, knobs, forecasts, inference and telemetry are on packets."
     ),
-    readers={tuple[Scenario, ...]: (named_scenarios, "NAME,..", f"of {'; '.join(scenario_names())}")},
+    readers={
+        tuple[Scenario, ...]: (named_scenarios, "NAME,..", f"of {'; '.join(scenario_names())}"),
+        tuple[Bursting, ...]: (bursts_of, "S:TASKS,..", "mean seconds, and tasks beside them"),
+    },
 )

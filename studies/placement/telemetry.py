@@ -274,7 +274,7 @@ def run_telemetry(cell: TelemetryCell) -> list[TelemetryRow]:
             background=OnOff("gravity", SHARE / 2, cell.seed, mean_s=cell.bursts.mean_s),
         ) as network,
     ):
-        return [_Run(cell, switches, network).run()]
+        return [TelemetryRun(cell, switches, network).run()]
 
 
 def _switches(cell: TelemetryCell) -> EmbeddedSwitches:
@@ -283,12 +283,12 @@ def _switches(cell: TelemetryCell) -> EmbeddedSwitches:
     return EmbeddedSwitches(load(TOPOLOGY), bundled(LANES))
 
 
-class _Run:
+class TelemetryRun:
     """Tasks that come one after the other; who comes while another runs is placed, and begins when that has ended."""
 
     def __init__(self, cell: TelemetryCell, switches: EmbeddedSwitches, network: JobNetwork) -> None:
-        self._cell, self._switches, self._network = cell, switches, network
-        self._clockwork = Clockwork(network)
+        self._cell, self._switches, self.network = cell, switches, network
+        self.clockwork = Clockwork(network)
         self._reader = Reader(switches, network, cell.threshold)
         self._racks = Racks(switches.topology)
         kept = {name for pair in OTHERS for name in pair}
@@ -301,6 +301,7 @@ class _Run:
         self._ages_s: list[float] = []
 
     def run(self) -> TelemetryRow:
+        """Until the last task has ended."""
         cell = self._cell
         dense = cell.interval_s < DENSE_S and cell.threshold == 0
         if cell.knows == "counters":
@@ -310,8 +311,8 @@ class _Run:
             else:
                 self._read_always(0)
         for number, at_ps in enumerate(self._arrivals):
-            self._clockwork.at(at_ps, partial(self._arrive, number))
-        self._clockwork.run(until=self._is_over)
+            self.clockwork.at(at_ps, partial(self._arrive, number))
+        self.clockwork.run(until=self._is_over)
         self._end(len(self._arrivals) - 1)
         price = self._price(dense)
         return TelemetryRow(
@@ -330,7 +331,7 @@ class _Run:
         """Bytes, core and links told a second; readings."""
         reader = self._reader
         if isinstance(self._switches, TellingSwitches):
-            told, passed_s = self._switches.told, self._network.now / PS_PER_S
+            told, passed_s = self._switches.told, self.network.now / PS_PER_S
             return told.bytes / passed_s, told.cpu_s / passed_s, told.count / passed_s, told.count
         every = self._cell.interval_s * reader.readings
         if not every:
@@ -344,7 +345,7 @@ class _Run:
         return round(self._cell.interval_s * PS_PER_S)
 
     def _read_always(self, number: int) -> None:
-        self._clockwork.at((number + 1) * self._every_ps, partial(self._read_always, number + 1))
+        self.clockwork.at((number + 1) * self._every_ps, partial(self._read_always, number + 1))
         if number:
             self._reader.read()
 
@@ -352,12 +353,12 @@ class _Run:
         """Of all readings the two before each arrival: they say what all of them would have said."""
         newest = [at_ps // self._every_ps for at_ps in self._arrivals]
         for number in sorted({*newest, *(number - 1 for number in newest)}):
-            self._clockwork.at(number * self._every_ps, self._reader.read)
+            self.clockwork.at(number * self._every_ps, self._reader.read)
 
     # --- tasks
 
     def _arrive(self, number: int) -> None:
-        now = self._network.now
+        now = self.network.now
         task = Task(
             f"task{number}",
             "",
@@ -368,14 +369,15 @@ class _Run:
             arrival_ps=now,
             wanted=Wanted(WORKERS),
         )
-        known = self._known()
+        known = self.known()
         if self._cell.knows == "counters":
             self._ages_s.append((now - self._reader.newest_ps + self._every_ps / 2) / PS_PER_S)
         state = NetworkState(self._switches.topology, background_bps=known)
         cluster = Cluster(self._racks, state, self._slots, dict(self._slots), rings=True)
         self._begin(number, place(task, cluster, "ina-aware").workers)
 
-    def _known(self) -> dict[Hop, int]:
+    def known(self) -> dict[Hop, int]:
+        """What a placement goes by now: bit/s of others by directed link."""
         match self._cell.knows:
             case "oracle":
                 return self._bursting()
@@ -383,33 +385,41 @@ class _Run:
                 return dict(self._reader.known)
             case "digests":
                 assert isinstance(self._switches, TellingSwitches)  # as it was made  # noqa: S101
-                known = self._switches.told.known(self._network.now)
+                known = self._switches.told.known(self.network.now)
                 self._ages_s += [age_s for _, age_s in known.values()]
                 return {hop: bps for hop, (bps, _) in known.items()}
         return {}
 
+    @property
+    def sources(self) -> BackgroundEndpoints:
+        """Those of the others."""
+        assert isinstance(self.network.endpoints, BackgroundEndpoints)  # as it was made  # noqa: S101
+        return self.network.endpoints
+
     def _bursting(self) -> dict[Hop, int]:
         """What others take at this moment: their sources say whether they are in a burst."""
-        sources, topology = self._network.endpoints, self._switches.topology
-        assert isinstance(sources, BackgroundEndpoints)  # as it was made  # noqa: S101
-        bursts = dict(zip(sources.hosts, sources.in_burst, strict=True))
-        taken = {}
+        bursts = dict(zip(self.sources.hosts, self.sources.in_burst, strict=True))
+        return self.taken({a: float(bursts[a]) for a, _ in OTHERS})
+
+    def taken(self, shares: Mapping[str, float]) -> dict[Hop, int]:
+        """Bit/s on uplinks where sources are in a burst for these shares of the time."""
+        topology, found = self._switches.topology, dict[Hop, int]()
         for a, b in OTHERS:
-            if bursts[a]:
+            if shares[a]:
                 up, down = topology.neighbours(a)[0], topology.neighbours(b)[0]
                 for hop in ((up, topology.port(up, "spine1")), ("spine1", topology.port("spine1", down))):
-                    taken[hop] = round(SHARE * topology.link_at(*hop).rate_bps)
-        return taken
+                    found[hop] = round(shares[a] * SHARE * topology.link_at(*hop).rate_bps)
+        return found
 
     def _begin(self, number: int, hosts: tuple[str, ...]) -> None:
         if not self._end(number - 1):
-            self._clockwork.at(self._network.now + _AGAIN_PS, partial(self._begin, number, hosts))
+            self.clockwork.at(self.network.now + _AGAIN_PS, partial(self._begin, number, hosts))
             return
         request = PlanRequest("steiner", job=number + 1, workers=hosts, server=None, lanes=LANES)
         plan = self._switches.controller.start_job(request)
-        job = self._network.add(plan, NUMBERS)
-        about = Trainer(hosts, "steiner", ELEMENTS, COMPUTE_S, self._network.now / PS_PER_S)
-        run = TrainerRun(self._clockwork, job, about, ROUNDS)
+        job = self.network.add(plan, NUMBERS)
+        about = Trainer(hosts, "steiner", ELEMENTS, COMPUTE_S, self.network.now / PS_PER_S)
+        run = TrainerRun(self.clockwork, job, about, ROUNDS)
         self._running = run, job, plan
         run.begin([run])
 
@@ -423,7 +433,7 @@ class _Run:
         run, job, plan = self._running
         self._running = None
         self._jct_s.append((run.ends_ps[-1] - self._arrivals[number]) / PS_PER_S)
-        self._network.retire(job)
+        self.network.retire(job)
         self._switches.controller.uninstall(plan)
         return True
 

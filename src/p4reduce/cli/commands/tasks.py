@@ -49,7 +49,9 @@ def show(flags: TasksShow) -> None:
     output.table(["round", "models", "training", "upload", "aggregation", "broadcast", "total"], cells)
     if turns:
         output.table(_TURNS, [_turn(one) for one in turns])
-    output.table(["plan", "job", "epoch", "phase"], [[str(cell) for cell in plan.values()] for plan in plans])
+    named = "path" if row.task.kind == "inference" else "tree"  # of each client
+    shown = [[str(cell) for cell in {**one, "role": str(one["role"]).replace("tree", named)}.values()] for one in plans]
+    output.table(["plan", "job", "epoch", "phase"], shown)
     output.table(["at", "state", "reason"], [[time_text(one["at_ps"]), one["after"], one["reason"]] for one in changes])
     output.table(
         ["at", "decision", "why"],
@@ -86,6 +88,7 @@ def task_data(row: TaskRow) -> dict[str, Any]:
     """A task for JSON."""
     return {
         "name": row.name,
+        "kind": row.task.kind,
         "state": row.state,
         "reason": row.reason,
         "waits": row.waits,

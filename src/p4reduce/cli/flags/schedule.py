@@ -137,6 +137,12 @@ class TasksSubmit:
     worker can take the place; with raise it fails at once and names the worker; with shrink the others go on. With
     max_restarts the task starts again from its last checkpoint, at most so many times. The field aggregation (switches
     or hosts) decides where sums are made, and reservation (peak or mean) decides what links reserve for the task.
+
+    With 'kind: rar' hosts reduce models round a ring, and with 'kind: a2a' (in turns only) each host exchanges elements
+    numbers with each other one. With 'kind: inference' the task answers requests instead of training: its workers are
+    clients, rounds the requests of each client, elements the numbers of an answer, training what the server computes
+    for a request, rate the requests a second of each client and objective the 99th percentile of latencies that it
+    wants ('60us').
     """
 
     traces: Annotated[Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True,

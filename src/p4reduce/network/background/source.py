@@ -311,6 +311,19 @@ class BackgroundEndpoints(SourceEndpoints):
         """Frames of background traffic that arrived so far."""
         return int(self._sources["received"].sum())
 
+    def busy_shares(self, now_ps: int, ahead_ps: int) -> list[float]:
+        """Of each source, the share of the time from now on that it is in the burst that is under way or comes next.
+
+        Silences and bursts after that are not drawn yet.
+        """
+        found = []
+        for source in self._sources:
+            left, next_ps, gap_ps = (int(source[name]) for name in ("left", "next_ps", "gap_ps"))
+            begins = 0 if left else max(0, next_ps - now_ps)
+            ends = left * gap_ps if left else ahead_ps
+            found.append(max(0, min(ends, ahead_ps) - begins) / ahead_ps)
+        return found
+
     @property
     def in_burst(self) -> list[bool]:
         """Of each source, whether it is in a burst now."""

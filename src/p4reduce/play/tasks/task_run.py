@@ -642,7 +642,7 @@ class Rounds:
     def turn(self) -> Turn:
         """Where it is."""
         waiting = 0 if self._next is None else self._next.number
-        return Turn(self.number, waiting, self._round, self._place, self._lit)
+        return Turn(self.number, waiting, self._round, self._place, self._lit, self._open)
 
     def set(self, timetable: Timetable) -> None:
         """Another timetable from the end of this round on; see the protocol."""

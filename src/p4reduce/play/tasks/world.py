@@ -29,6 +29,8 @@ from p4reduce.network.background import Background
 from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches
 from p4reduce.network.virtual import Faults, VirtualNetwork
+from p4reduce.play.tasks.blocks import BlocksRun
+from p4reduce.play.tasks.serving import ServiceRun
 from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
@@ -208,8 +210,14 @@ def check_memory(order: Order, others: Iterable[Order], most_bytes: int) -> None
 
 
 def _model_bytes(order: Order) -> int:
-    """Memory of a task's models: one for each worker, the server's three, and what drawing and checking one takes."""
-    return 4 * order.task.elements * (len(order.task.workers) + 7)
+    """Memory of a task's models: one for each worker, the server's three, and what drawing and checking one takes.
+
+    Of an all-to-all: what every host gives, gets and gets back.
+    """
+    hosts = len(order.task.workers) + 1
+    if order.task.exchange == "a2a":
+        return 4 * order.task.elements * (3 * hosts + 6) * hosts
+    return 4 * order.task.elements * (hosts + 6)
 
 
 # Leaving a network whose time stands still because somebody looks at it, as soon as something else is to be done.
@@ -318,12 +326,31 @@ class Changes:
             raise RefusedError(
                 f"task {run.order.task.name}: job {job.plan.job} cannot change to another kind of plan, job or window"
             )
+        if plan.exchanged:
+            self._renew(run, role, plan)
+            return
         try:
             one = OpenSwap(self._network, run, role) if isinstance(self._network, JobNetwork) else None
             self._network.change_over(job, plan)
             self.open += [] if one is None else [one]
         except Exception as error:  # half of its hosts may have changed: it cannot go on
             self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
+
+    def _renew(self, run: TaskRun, role: Role, plan: Plan) -> None:
+        """Hosts that exchange something know no epochs: between two collectives they get other endpoints."""
+        old = run.jobs[role]
+        if any(run.active()):
+            raise RefusedError(f"task {run.order.task.name}: job {plan.job} cannot change within a collective")
+        try:
+            new = self._network.add(plan)
+        except Exception as error:
+            self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
+            return
+        self._network.give_up(old)
+        self._network.retire(old)
+        run.jobs = {**run.jobs, role: new}
+        places = dict(zip(old.endpoints, new.endpoints, strict=True))
+        run.due = {places.get(index, index): at_ps for index, at_ps in run.due.items()}
 
     def follow(self) -> None:
         """Tell of swaps whose workers have caught up by now."""
@@ -483,10 +510,14 @@ class World(AbstractContextManager["World"]):
         jobs: dict[Role, Job] = {}
         try:
             check_reads(order.reads)
+            if order.task.serving is not None and isinstance(self.network, FlowJobs):
+                raise ClusterError("the flow model knows no requests; choose time: virtual")
             if isinstance(self.network, JobNetwork):
                 check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._changes.add(order)
-            run = TaskRun(order, jobs, self.network, self._read_keys)
+            kind = BlocksRun if order.task.exchange == "a2a" else TaskRun
+            kind = kind if order.task.serving is None else ServiceRun
+            run = kind(order, jobs, self.network, self._read_keys)
             self._attempts.begin(run)
             self._light(jobs.values())
             run.turns = order.schedule is not None
@@ -690,8 +721,11 @@ class World(AbstractContextManager["World"]):
             if reason:
                 self._fail(run, reason)
                 return
-            told = {"ranks": list(run.order.all_ranks), "training_ps": dict(run.order.training_ps)}
-            self._report(run, "round", {"round": number, **times, **told})
+            if isinstance(run, ServiceRun):
+                self._report(run, "served", run.latencies())
+            else:
+                told = {"ranks": list(run.order.all_ranks), "training_ps": dict(run.order.training_ps)}
+                self._report(run, "round", {"round": number, **times, **told})
             if run.round == run.order.task.rounds:
                 self._report(run, "finished", {"digest": run.digest.hex()})
                 self._attempts.end(run, finished=True)

@@ -4,6 +4,7 @@ import pytest
 
 from p4reduce.control_plane.orchestrator import TaskError, read_trace, write_trace
 from p4reduce.control_plane.scheduling import Selection, Task
+from p4reduce.control_plane.scheduling.task import Serving
 
 TASKS = [
     Task("a", "h1", ("h2", "h3"), 61_706, 3, 5_000_000, 10**9, 7, 10**12, 5),
@@ -11,6 +12,9 @@ TASKS = [
     Task("c", "h4", ("h2", "h3"), 1, select=Selection("useful", 0.4, utilities=(("h3", 2.5), ("h2", 1)))),
     Task("d", "h4", ("h2", "h3"), 1, select=Selection("random", 1, seed=7)),
     Task("e", "h4", ("h2", "h3"), 1, select=Selection("all")),
+    Task("f", "", ("h2", "h3"), 1024, 300, 10**6, serving=Serving(8000.5, 60_000_000, 7)),
+    Task("h", "h4", ("h2", "h3"), 1024, 3, exchange="a2a"),
+    Task("g", "h4", ("h2",), 1024, 300, serving=Serving(1.0)),
 ]
 
 
@@ -28,6 +32,7 @@ def test_units_are_those_of_topologies(tmp_path):
 
 
 SELECTING = "{name: a, server: h1, workers: [h2], elements: 9, select:"
+ASKING = "{name: a, kind: inference, server: h1, workers: [h2], elements: 9"
 GOOD = "{name: a, server: h1, workers: [h2], elements: 9}"
 
 
@@ -45,6 +50,14 @@ GOOD = "{name: a, server: h1, workers: [h2], elements: 9}"
         ("t.yaml", "tasks: [{name: a, server: h1, workers: [h2], elements: 1, training: 5}]", "task 1: training: 5 is"),
         ("t.yaml", "tasks: [{name: a, server: h1, elements: 1}]", "task 1: workers: Field required"),
         ("t.yaml", f"tasks: [{SELECTING} 5}}]", "task 1: select: Input should be"),
+        ("t.yaml", f"tasks: [{ASKING}}}]", "task 1: task a: rate: is missing: requests a second of each client"),
+        ("t.yaml", f"tasks: [{ASKING}, rate: 0}}]", "task 1: task a: rate: 0.0 is no number of requests a second"),
+        ("t.yaml", f"tasks: [{ASKING}, rate: 9, objective: 9}}]", "task 1: objective: 9 is"),
+        ("t.yaml", f"tasks: [{ASKING}, rate: 9, max_restarts: 1}}]", "max_restarts: a task that infers has none"),
+        ("t.yaml", "tasks: [{name: a, kind: inference, workers: 2, elements: 9, rate: 9}]", "give names of hosts"),
+        ("t.yaml", "tasks: [{name: a, kind: dreaming, workers: [h2], elements: 9}]", "task 1: kind: Input should be"),
+        ("t.yaml", f"tasks: [{GOOD[:-1]}, kind: rar, aggregation: switches}}]", "aggregation: hosts of a task of this"),
+        ("t.yaml", f"tasks: [{GOOD[:-1]}, objective: 9us}}]", "objective: only a task with 'kind: inference' has one"),
         ("t.yaml", f"tasks: [{SELECTING} {{}}}}]", "task 1: select.how: Field required"),
         (
             "t.yaml",

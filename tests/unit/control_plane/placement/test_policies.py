@@ -97,6 +97,52 @@ def test_slow_hosts_and_hosts_without_the_data_come_last():
     assert found.why["reading_s"] == 0
 
 
+@pytest.mark.parametrize("policy", ALL)
+def test_every_policy_takes_hosts_with_shards(policy):
+    homes = ("h3", "h8", "h11", "h14") if policy == "spread" else ("h13", "h14", "h15", "h16")
+    assert chosen(4, cluster(), policy, shards=homes, shard_bytes=10**9).workers == homes
+    assert set(chosen(2, cluster(), policy, shards=homes, shard_bytes=10**9).workers) < set(homes)
+
+
+@pytest.mark.parametrize("policy", ["packed", "netpack", "cassini", "ina-aware"])
+def test_a_worker_has_the_shards_of_the_host_that_has_most(policy):
+    assert chosen(1, cluster(), policy, shards=("h5", "h10", "h10", "h5", "h10"), shard_bytes=1).workers == ("h10",)
+
+
+def test_packed_takes_no_rack_more_for_the_sake_of_data():
+    free = {**SLOTS, **dict.fromkeys(["h4", "h8", "h12", "h14", "h15", "h16"], 0)}  # 3, 3, 3 and 1 hosts
+    found = chosen(6, cluster(free), "packed", shards=("h13", "h9"), shard_bytes=10**9)
+    assert len(racks(found)) == 2
+    assert "h9" in found.workers
+    found = chosen(7, cluster(free), "packed", shards=("h13", "h9"), shard_bytes=10**9)  # three racks: h13's may be one
+    assert len(racks(found)) == 3
+    assert {"h13", "h9"} < set(found.workers)
+
+
+@given(
+    st.lists(st.booleans(), min_size=16, max_size=16),
+    st.integers(1, 16),
+    st.lists(st.sampled_from(HOSTS), min_size=1, max_size=12),
+    st.sampled_from(ALL),
+)
+@settings(max_examples=examples(60, 600), deadline=None)
+def test_data_do_not_spoil_what_a_policy_is_for(taken, count, homes, policy):
+    free = {host: int(not one) for host, one in zip(HOSTS, taken, strict=True)}
+    if sum(free.values()) < count:
+        return
+    told = chosen(count, cluster(free), policy, shards=tuple(homes), shard_bytes=10**6)
+    without = chosen(count, cluster(free), policy)
+    assert len(set(told.workers)) == count
+    if policy in ("packed", "cassini"):
+        assert len(racks(told)) == len(racks(without))
+    if policy == "spread":
+        shares = [sorted(one.why["racks"].values()) for one in (told, without)]
+        assert shares[0] == shares[1]
+    if policy in ("spread", "random"):
+        read = [len(reads(Wanted(count, tuple(homes), 1), one.workers)) for one in (told, without)]
+        assert read[0] <= read[1]
+
+
 def test_a_task_keeps_away_from_links_that_others_use():
     first = task(6, "first")
     hosts = ("h1", "h2", "h3", "h5", "h6", "h7")

@@ -1,0 +1,171 @@
+"""Where the server of a task that infers goes, and its answers: where they cost tasks that train the least."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.control_plane.placement.cluster import FULL, Cluster, Way, iteration_times
+from p4reduce.control_plane.plans.problem import StarLayout
+from p4reduce.control_plane.plans.routes import chunks, frame_bytes, frame_time_ps
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import Decision, Rejection, View, decision_of, policy_named
+
+FIRST: Final = 7
+"""class of requests and answers: before all that trains"""
+ALIKE: Final = 1e-3
+"""predicted losses of training that differ by less are the same"""
+
+
+def server_of(task: Task, cluster: Cluster, lanes: int) -> tuple[str, Mapping[str, Any]]:
+    """The host for the server, and why.
+
+    Of all hosts with free slots, the clients' excepted, that at which the job that trains and loses most is predicted
+    to lose least: links that the answers cross have their rate less, in :func:`iteration_times`. Among equals that
+    with the lowest latency, then the first in the topology.
+
+    Parameters
+    ----------
+    task : Task
+        It infers; where it names its server the answer is that host.
+    cluster : Cluster
+        As it is now.
+    lanes : int
+        Numbers in a frame.
+
+    Raises
+    ------
+    Rejection
+        No host is free, or none reaches its clients.
+    """
+    if task.server:
+        found = _weigh(task, cluster, task.server, lanes)
+        return task.server, {} if found is None else {"training_loss": found[0], "alone_ps": found[1]}
+    down = {node for node, _ in cluster.network.down}
+    free = [
+        host.name
+        for host in cluster.racks.topology.hosts
+        if host.name not in task.workers
+        and host.name not in down
+        and cluster.free.get(host.name, task.slots) >= task.slots
+    ]
+    weighed = {host: found for host in free if (found := _weigh(task, cluster, host, lanes)) is not None}
+    if not weighed:
+        raise Rejection(f"task {task.name}: server: no host with {task.slots} free slots reaches its clients")
+    least = min(loss for loss, _ in weighed.values())
+    best = min(
+        (host for host, (loss, _) in weighed.items() if loss <= least + ALIKE),
+        key=lambda host: (weighed[host][1], cluster.racks.topology.node(host).index),
+    )
+    loss, alone_ps = weighed[best]
+    return best, {"server": best, "candidates": len(weighed), "training_loss": loss, "alone_ps": alone_ps}
+
+
+def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
+    """A path for each client of a task that infers: of the shortest ones that on which least is sent.
+
+    Where a link of all of them is down it is the shortest that is left. Frames are in class `FIRST` where the task has
+    none. `PlanError` names a link that has too little left.
+    """
+    task = replace(task, priority=FIRST if task.priority is None else task.priority)
+    state = replace(cluster.network, reserved_bps=dict(cluster.network.reserved_bps))
+    taken: Counter[int] = Counter()
+    found = []
+    for client in task.workers:
+        own, path = replace(task, workers=(client,)), _quiet(cluster, client, task.server, taken)
+        if path is None:
+            decision = policy_named("spff")(own, state, lanes=lanes)
+        else:
+            view = View(own, state, lanes)
+            layout = StarLayout({(client, task.server): path, (task.server, client): path[::-1]})
+            decision = decision_of("spff", view, layout, layout)
+            for (node, port), bps in decision.demand_bps.items():
+                view.check_link(node, state.topology.neighbour(node, port), bps)
+            taken.update(dict.fromkeys(_links(cluster, path), task.reserved_bps))
+        state.reserve(decision.demand_bps)
+        found.append(decision)
+    return found
+
+
+def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
+    """Of the shortest paths the one whose fullest link has most left; None where each has a link that is down.
+
+    A link is full with the jobs that train over it, each for the share of its time that it communicates, and with the
+    bit/s of other clients (``taken``).
+    """
+    racks, topology, best = cluster.racks, cluster.racks.topology, None
+    for way in racks.ways({racks.of[client], racks.of[server]}):
+        path = (client, *_between(way, racks.of[client], racks.of[server]), server)
+        if any((node, topology.port(node, after)) in cluster.network.down for node, after in pairwise(path)):
+            continue
+        full = max(
+            cluster.crowd(link) + taken.get(link, 0) / cluster.capacity_bps[link] for link in _links(cluster, path)
+        )
+        if best is None or full < best[0]:
+            best = full, path
+    return None if best is None else best[1]
+
+
+def _between(way: Way, a: str, b: str) -> tuple[str, ...]:
+    """Switches of a way from one rack's to another's, both included."""
+    ups = []
+    for at in (a, b):
+        up = [at]
+        while up[-1] != way.root:
+            up.append(way.parent[up[-1]])
+        ups.append(up)
+    one, other = ups
+    meets = next(switch for switch in one if switch in other)
+    return (*one[: one.index(meets) + 1], *other[: other.index(meets)][::-1])
+
+
+def _links(cluster: Cluster, path: Sequence[str]) -> list[int]:
+    return [cluster.racks.link(*pair) for pair in pairwise(path)]
+
+
+def least_latency_ps(task: Task, cluster: Cluster, host: str, lanes: int) -> int | None:
+    """What the farthest client waits for an answer of this server in an empty network; None: it reaches one not."""
+    found = _weigh(task, replace(cluster, running={}), host, lanes)
+    return None if found is None else found[1]
+
+
+def _weigh(task: Task, cluster: Cluster, host: str, lanes: int) -> tuple[float, int] | None:
+    """(Share of its iteration that a job loses at most, latency of the farthest client); None: no way to one."""
+    racks, topology = cluster.racks, cluster.racks.topology
+    taken: Counter[int] = Counter()
+    latency_ps = 0
+    for client in task.workers:
+        path = _quiet(cluster, client, host, taken)
+        if path is None:
+            return None
+        links = _links(cluster, path)
+        taken.update(dict.fromkeys(links, task.reserved_bps))
+        length, count = frame_bytes(lanes), chunks(task.elements, lanes)
+        times = [frame_time_ps(length, round(racks.rate_bps[link])) for link in links]
+        delays = sum(topology.links[link].delay_ps for link in links)
+        latency_ps = max(latency_ps, 2 * delays + sum(times) + (count - 1) * max(times))
+    before = cluster.capacity_bps
+    after = before.copy()
+    for link, bps in taken.items():
+        after[link] = max(after[link] - bps, FULL * racks.rate_bps[link])
+    loads = list(cluster.running.values())
+    lost = iteration_times(loads, after) / iteration_times(loads, before) - 1.0 if loads else np.zeros(1)
+    return float(max(0.0, lost.max())), latency_ps + task.training_ps
+
+
+def check_objective(task: Task, cluster: Cluster, lanes: int) -> str:
+    """Why a task's objective can never be met; empty where it may be."""
+    if task.serving is None or task.serving.objective_ps is None:
+        return ""
+    hosts = [task.server] if task.server else [host.name for host in cluster.racks.topology.hosts]
+    hosts = [host for host in hosts if host not in task.workers]
+    known = [found for host in hosts if (found := least_latency_ps(task, cluster, host, lanes)) is not None]
+    if known and min(known) > task.serving.objective_ps:
+        return (
+            f"objective: {task.serving.objective_ps} ps is less than the {min(known)} ps that an answer takes where "
+            "nothing else is sent: allow more, or ask for fewer elements"
+        )
+    return ""

@@ -1,0 +1,86 @@
+"""A task whose hosts exchange blocks: after training each sends one to every other one, and gets it back."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from p4reduce.group.backend import FloatArray
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.specs import exchanged
+from p4reduce.play.tasks.task_run import LEARNING_RATE, TaskRun, gradient
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
+
+EXPERT: Final = np.negative
+"""what a host makes of the blocks that it got (expert parallelism); exact"""
+
+
+@dataclass
+class BlocksRun(TaskRun):
+    """Where such a task stands. A round: training, all-to-all (dispatch), the host's expert, all-to-all (combine).
+
+    Its weights are what comes back, summed over all hosts and blocks: w - step * sum. Every block is checked.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._given: list[FloatArray] = []
+        self._got: list[FloatArray] = []
+        self._back: list[FloatArray] = []
+
+    @property
+    def _job(self) -> Job:
+        return next(iter(self.jobs.values()))
+
+    def begin_round(self, now_ps: int) -> None:
+        """Every host trains; its blocks leave when it is done. The host of the global model has no training of its own.
+
+        It begins with the first of the others.
+        """
+        task, members = self.order.task, self._job.members
+        self.phase = "training"
+        self.times = {"started_ps": now_ps}
+        self.checkpoint[:] = self.weights
+        ranks = (*self.order.all_ranks, len(members) - 1)
+        self._given = [gradient(task.name, rank, self.round, len(members) * self._held) for rank in ranks]
+        self._got = [np.zeros_like(own) for own in self._given]
+        self._back = [np.zeros_like(own) for own in self._given]
+        self.due = {members[worker]: now_ps + self.order.training_ps[worker] for worker in task.workers}
+        self.times["trained_ps"] = max(self.due.values())
+        self.due[members[task.server]] = min(self.due.values())
+
+    def _operation(self, index: int) -> Post:
+        """Dispatch, or combine."""
+        rank = list(self._job.members.values()).index(index)
+        source, target = (self._given, self._got) if self.phase == "training" else (self._got, self._back)
+        return Post(Collective.ALL_TO_ALL, source[rank], target[rank], self.round, words=True)
+
+    def _aggregated(self, now_ps: int) -> None:
+        """Blocks are there, and what the host makes of them goes back."""
+        at_ps, self.wake_ps = self.wake_ps or now_ps, None
+        self.times["aggregated_ps"] = at_ps
+        for came, wanted in zip(self._got, exchanged(self._given), strict=True):
+            if not np.array_equal(came.view(np.uint32), wanted.view(np.uint32)):
+                self._give_up(f"round {self.round}: a host has another block than was sent to it")
+                return
+            EXPERT(came, out=came)
+        self.phase = "combining"
+        self.due = dict.fromkeys(self._job.members.values(), now_ps)
+
+    def end_round(self) -> str | None:
+        """As of all tasks, with the weights of what came back."""
+        if not (fault := self._differs()):
+            step = np.float32(LEARNING_RATE / len(self._back))
+            total = np.sum([own.reshape(len(self._back), -1).sum(axis=0) for own in self._back], axis=0)
+            self.weights -= step * np.asarray(total, np.float32)
+            return super().end_round()
+        self._give_up(f"round {self.round}: {fault}")
+        return self.error
+
+    def _differs(self) -> str:
+        """Whose blocks came back as others; empty where all are right."""
+        for rank, (given, back) in enumerate(zip(self._given, self._back, strict=True)):
+            if not np.array_equal(EXPERT(given).view(np.uint32), back.view(np.uint32)):
+                return f"host {rank} got back other blocks than it sent"
+        return ""

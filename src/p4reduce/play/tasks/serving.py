@@ -1,0 +1,181 @@
+"""A task that infers, at its hosts: clients ask, the server answers each of them by itself."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.group.backend import FloatArray
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.play.tasks.task_run import TaskRun, piece_of
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+from p4switch.base.values import PS_PER_S
+
+PERCENTILE: Final = 99.0
+"""of latencies, that an objective is about"""
+_DRAWN: Final = 1024
+"""times of requests that are drawn at once"""
+
+
+class Client:
+    """Requests of one client: when each is due, and what became of it.
+
+    Parameters
+    ----------
+    job : Job
+        Of this client alone, with the server.
+    host : str
+        The client's.
+    key : tuple of int
+        Of the generator of its times.
+    rate_hz : float
+        Requests a second, Poisson.
+    begins_ps : int
+        Before that it asks for nothing.
+    """
+
+    def __init__(self, job: Job, host: str, key: tuple[int, int], rate_hz: float, begins_ps: int) -> None:
+        self.job = job
+        self.host: Final = host
+        self.latencies_ps: list[int] = []
+        self.given: FloatArray = np.zeros(0, np.float32)
+        self.got: FloatArray = np.zeros(0, np.float32)
+        self.asking = False
+        self.digest = b""
+        self._times = self._due(np.random.Generator(np.random.Philox(key=list(key))), rate_hz, begins_ps)
+        self.due_ps = next(self._times)
+        """of its present request, or the next one"""
+        self.ready_ps: int | None = None
+        """when the server has computed its answer; None: it has not begun"""
+
+    @property
+    def done(self) -> int:
+        """Requests that were answered."""
+        return len(self.latencies_ps)
+
+    @staticmethod
+    def _due(random: np.random.Generator, rate_hz: float, begins_ps: int) -> Iterator[int]:
+        at_ps = float(begins_ps)
+        while True:
+            gaps: NDArray[np.float64] = random.exponential(PS_PER_S / rate_hz, _DRAWN)
+            for gap in gaps:
+                at_ps += float(gap)
+                yield round(at_ps)
+
+    def answered(self, done_ps: int) -> str:
+        """An answer is there: note its latency; what is wrong with it, or nothing."""
+        self.asking = False
+        if not np.array_equal(self.given.view(np.uint32), self.got.view(np.uint32)):
+            return f"{self.host}: request {self.done} has another answer than the server gave"
+        self.digest = hashlib.sha256(self.digest + self.got.tobytes()).digest()
+        self.latencies_ps.append(done_ps - self.due_ps)
+        self.due_ps, self.ready_ps = next(self._times), None
+        return ""
+
+
+@dataclass
+class ServiceRun(TaskRun):
+    """Where a task that infers stands: all its requests are one round.
+
+    A client sends a request when it is due and the one before was answered. The server computes for one request at a
+    time, in the order in which they are sent; it computes before request and answer cross the network, which takes as
+    long as between the two. An answer is a PULL of a job of this client alone, so one that is lost is sent again.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._clients: list[Client] = []
+        self._free_ps = 0  # when the server has computed all that it was asked for
+
+    def begin(self, now_ps: int) -> None:
+        """Clients ask from now on."""
+        serving, name = self.order.task.serving, crc32(self.order.task.name.encode())
+        assert serving is not None  # as it was made  # noqa: S101
+        self.phase = "serving"
+        self._clients = []
+        for number, job in enumerate(self.jobs.values()):
+            (host,) = job.members
+            self._clients.append(Client(job, host, (serving.seed, name << 32 | number), serving.rate_hz, now_ps))
+
+    @property
+    def endpoints(self) -> list[int]:
+        """Of all clients and their server."""
+        return [index for job in self.jobs.values() for index in job.endpoints]
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been asked."""
+        return any(client.done or client.asking for client in self._clients)
+
+    def next_ps(self) -> int | None:
+        """When a request is due, or an answer is computed."""
+        if self.died:
+            return None
+        waiting = [client for client in self._clients if not client.asking and self._is_left(client)]
+        return min((client.ready_ps or client.due_ps for client in waiting), default=None)
+
+    def _is_left(self, client: Client) -> bool:
+        return client.done < self.order.task.rounds
+
+    def _once(self, now_ps: int) -> bool:
+        """Take answers that are there, ask what is due; nothing is left to do after that."""
+        if self.died or self.round_is_done:
+            return False
+        records = self.network.endpoints.records
+        for client in self._clients:
+            own = records[client.job.endpoints]
+            if isinstance(self.network, JobNetwork) and (own["failed_seq"] >= 0).any():
+                index = client.job.endpoints[int(own["failed_seq"].argmax())]
+                return self._give_up(self.network.status(index).error or "failed")
+            if client.asking and not (own["status"] == State.ACTIVE).any():
+                worker = client.job.members[client.host]
+                if fault := client.answered(int(records["done_at"][worker])):
+                    return self._give_up(fault)
+        for client in sorted(self._clients, key=lambda client: client.due_ps):
+            self._ask(client, now_ps)
+        if not any(client.asking or self._is_left(client) for client in self._clients):
+            self._done(now_ps)
+        return False
+
+    def _ask(self, client: Client, now_ps: int) -> None:
+        if client.asking or not self._is_left(client) or client.due_ps > now_ps:
+            return
+        if client.ready_ps is None:
+            computing_ps = self.order.training_ps[self.order.task.server]
+            client.ready_ps = self._free_ps = max(now_ps, self._free_ps) + computing_ps
+        if client.ready_ps > now_ps:
+            return
+        elements, number = self.order.task.elements, client.done
+        client.given = piece_of(f"{self.order.task.name}/{client.host}", number, elements)
+        client.got, client.asking = np.zeros(elements, np.float32), True
+        server, worker = client.job.server, client.job.members[client.host]
+        assert server is not None  # a job of one client and the server  # noqa: S101
+        self.network.post(server, Post(Collective.PULL, client.given, None, number))
+        self.network.post(worker, Post(Collective.PULL, None, client.got, number))
+
+    def end_round(self) -> str | None:
+        """All requests were answered, each with what the server gave for it."""
+        self.digest = hashlib.sha256(b"".join(client.digest for client in self._clients)).digest()
+        self.round, self.ended, self.times = self.order.task.rounds, True, {}
+        return None
+
+    def latencies(self) -> dict[str, Any]:
+        """For the report 'served'."""
+        serving = self.order.task.serving
+        assert serving is not None  # as it was made  # noqa: S101
+        all_ps = np.array([one for client in self._clients for one in client.latencies_ps], np.int64)
+        p50, p99 = (round(float(np.percentile(all_ps, share))) for share in (50.0, PERCENTILE))
+        objective = serving.objective_ps
+        return {
+            "requests": len(all_ps),
+            "p50_ps": p50,
+            "p99_ps": p99,
+            "worst_ps": int(all_ps.max()),
+            "objective_ps": objective,
+            "met": None if objective is None else p99 <= objective,
+        }

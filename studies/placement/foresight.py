@@ -1,0 +1,129 @@
+"""What a forecast of others' traffic is worth to tasks, on packets, where bursts outlast a task.
+
+The same runs as those of telemetry. Placements go by the last reading of counters, by what a forecast makes of all
+readings so far, by the bursts that there are, or by those that there will be while the task runs: a perfect forecast.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.placement.cluster import learn
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
+from p4reduce.topologies import load
+from p4reduce.topologies.model import Hop
+from p4switch.base.values import PS_PER_S
+from studies.frame import column, record, scaled
+from studies.placement.calibration import LANES, QUEUE_FRAMES
+from studies.placement.telemetry import (
+    OTHERS,
+    SHARE,
+    TOPOLOGY,
+    Bursting,
+    OnOff,
+    TelemetryCell,
+    TelemetryRun,
+)
+
+EVERY_S: Final = 0.05
+"""between two readings"""
+TASK_S: Final = 0.2
+"""about what a task takes, which the forecast is for"""
+AHEAD: Final = 2
+"""readings from now: the middle of a task"""
+KEPT: Final = 256
+"""readings that are learned from"""
+MEASURED: Final = "measured"
+NOW: Final = "bursts now"
+FUTURE: Final = "bursts to come"
+WAYS: Final = (MEASURED, "ewma", "ar", NOW, FUTURE)
+
+
+@dataclass(frozen=True)
+class ForesightCell:
+    """A run: others' bursts, and what placements go by."""
+
+    bursts: Bursting
+    way: str
+    seed: int
+
+
+@record
+class ForesightRow:
+    """Of a run."""
+
+    burst_s: float = column("bursts, s", "{:g}")
+    way: str = column("placed by")
+    seed: int
+    jct_s: float = column("mean JCT, ms", scaled(1e3, "{:.1f}"))
+
+
+def foresight_cells(bursts: Sequence[Bursting], ways: Sequence[str], seeds: Sequence[int]) -> list[ForesightCell]:
+    """Every way on the same bursts and arrivals."""
+    return [ForesightCell(own, way, seed) for own in bursts for way in ways for seed in seeds]
+
+
+def run_foresight(cell: ForesightCell) -> Iterator[ForesightRow]:
+    """A run. ``ClusterError`` when a sum is wrong."""
+    about = TelemetryCell(cell.bursts, "nothing", EVERY_S, 0.0, cell.seed)
+    background = OnOff("gravity", SHARE / 2, cell.seed, mean_s=cell.bursts.mean_s)
+    with (
+        EmbeddedSwitches(load(TOPOLOGY), bundled(LANES)) as switches,
+        JobNetwork(switches, queue_frames=QUEUE_FRAMES, background=background) as network,
+    ):
+        run = ForesightRun(about, switches, network, cell.way)
+        run.watch(1)
+        yield ForesightRow(cell.bursts.mean_s, cell.way, cell.seed, run.run().jct_s)
+
+
+class ForesightRun(TelemetryRun):
+    """Placements go by ``way``; all links between switches are read all the time."""
+
+    def __init__(self, cell: TelemetryCell, switches: EmbeddedSwitches, network: JobNetwork, way: str) -> None:
+        super().__init__(cell, switches, network)
+        self._way = way
+        topology = switches.topology
+        self._sent: dict[Hop, int] = {
+            (switch.name, topology.port(switch.name, other)): 0
+            for switch in topology.switches
+            for other in topology.neighbours(switch.name)
+            if topology.node(other).is_switch
+        }
+        self._readings: dict[Hop, deque[float]] = {hop: deque(maxlen=KEPT) for hop in self._sent}
+
+    def watch(self, number: int) -> None:
+        """Read at this multiple of `EVERY_S`, and from then on."""
+        at_ps = round(number * EVERY_S * PS_PER_S)
+
+        def read() -> None:
+            for hop, before in self._sent.items():
+                link = self.network.fabric.links[hop]
+                others = link.bytes - link.inc_first_bytes - link.inc_resend_bytes
+                self._readings[hop].append(8 * (others - before) / EVERY_S)
+                self._sent[hop] = others
+            self.watch(number + 1)
+
+        self.clockwork.at(at_ps, read)
+
+    def known(self) -> dict[Hop, int]:
+        """By the run's way."""
+        if self._way in (NOW, FUTURE):
+            ahead_ps = round(TASK_S * PS_PER_S) if self._way == FUTURE else 1
+            shares = self.sources.busy_shares(self.network.now, ahead_ps)
+            by_host = dict(zip(self.sources.hosts, shares, strict=True))
+            return self.taken({a: by_host[a] for a, _ in OTHERS})
+        found = {hop: self._of(np.array(readings)) for hop, readings in self._readings.items() if readings}
+        return {hop: round(bps) for hop, bps in found.items() if bps > 0}
+
+    def _of(self, readings: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
+        """What a link will carry of others, by the readings so far; the last one where they are too few."""
+        if self._way == MEASURED or not readings.any():
+            return float(readings[-1])
+        try:
+            return learn(self._way, readings, AHEAD)(readings)
+        except PlanError:
+            return float(readings[-1])
