@@ -45,7 +45,7 @@ def scripted(experiment, *command, **environment):
         experiment,
         [sys.executable, "-m", *command],
         emit=lambda rank, stream, line: lines.setdefault(rank, []).append(line),
-        timeout_s=200,
+        timeout_s=500,  # a busy machine
         **environment,
     )
     assert done.result is not None, lines
@@ -59,7 +59,7 @@ def test_every_collective_of_a_script_gives_the_bytes_of_virtual_time(topology, 
     with Cluster(Experiment(topology=topology, plan=plan, lanes=64)) as cluster:
         expected = cluster.run_threads(every)
         by_owner = [job for job in cluster.carrier.jobs if FIRST_OWNER_JOB <= job.plan.job < FIRST_TREE_JOB]
-        assert (by_owner != []) == (plan == "steiner")
+        assert any(job.carried for job in by_owner)
     result, lines = scripted(
         Experiment(topology=topology, plan=plan, faults=faults, **ON_BMV2), "tests.support.real.collectives"
     )
