@@ -17,6 +17,7 @@ from p4reduce.network.real.net import why_not
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.run import run_real
 from p4reduce.runs.runner import run_experiment
+from p4reduce.runs.virtual.cluster import Cluster
 from tests.support.real import leftovers, same
 
 ONE_LEVEL = "star:hosts=3,servers=1"
@@ -85,12 +86,13 @@ def test_every_plan_gives_the_bytes_of_virtual_time(plan, faults, target):
 
 
 @pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
-@pytest.mark.parametrize(
-    "plan", ["packing", "striped", "rina", "hierarchical", "halving-doubling", "double-binary-tree"]
-)
+@pytest.mark.parametrize("plan", SEVERAL)
 def test_plans_of_several_trees_give_the_bytes_of_virtual_time(plan, faults):
     """One leaf of two aggregates: some of these plans add up in it, and all but ``striped`` at hosts, too."""
-    partial = "leaf-spine:leaves=2,spines=2,hosts=2,capable=leaf1"
+    partial = f"leaf-spine:leaves=2,spines=2,hosts={3 if plan == 'packing' else 2},capable=leaf1"
+    if plan == "packing":  # with fewer hosts its trees have no relays
+        with Cluster(experiment(partial, plan, 64)) as cluster:
+            assert any(tree.plan.relays for tree in cluster.carrier._trees)
     real = run_real(experiment(partial, plan, 64, target="bmv2", time="real", faults=faults))
     as_in_virtual_time(real, in_virtual_time(partial, plan, 64))
 
@@ -116,6 +118,14 @@ def test_narrow_lanes_give_the_bytes_of_virtual_time(bits, lanes, faults):
     width = {"lane_bits": bits, "coarse": True}
     real = run_real(experiment(TWO_LEVELS, "steiner", lanes, target="bmv2", faults=faults, **width))
     as_in_virtual_time(real, run_experiment(experiment(TWO_LEVELS, "steiner", lanes, **width)).network)
+
+
+@pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
+def test_an_all_to_all_gives_every_host_its_blocks(faults):
+    """The run itself compares each host's blocks with those that were sent."""
+    given = experiment(TWO_LEVELS, "all-to-all", 64, collective="all_to_all", target="bmv2", faults=faults)
+    real = run_real(given.model_copy(update={"elements": 4 * 777}))
+    assert real.network.prediction_differences == []
 
 
 def test_pulls_that_would_end_bmv2_are_refused():

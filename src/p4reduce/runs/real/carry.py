@@ -667,7 +667,7 @@ def _unseen_losses(
         else:
             came = received.get((peer, cluster.topology.port(peer, node)), -1)
         if came != arrived:
-            return any(record.resends for record in cluster.moved.records)
+            return any(one.resends for own in answers.values() for one in own.endpoints.values())
     return False
 
 

@@ -117,6 +117,8 @@ def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: P
     channel = grpc.insecure_channel(f"127.0.0.1:{frames}")
     try:
         _wait_ready(process, channel, log)
+        with grpc.insecure_channel(f"127.0.0.1:{runtime}") as later:  # it listens a little later
+            _wait_ready(process, later, log)
         line = None if binaries.command_line is None else _connect(binaries.command_line, thrift, process, log)
         return Bmv2Process(process, channel, line, f"127.0.0.1:{runtime}")
     except BaseException:
