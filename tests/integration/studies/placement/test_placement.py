@@ -18,7 +18,7 @@ def test_the_sample_holds_and_leaves_its_files(tmp_path, capsys):
     said = json.loads(capsys.readouterr().out)
     written = json.loads((tmp_path / "result.json").read_text())
     assert said["points"] == written["points"]
-    assert len(written["bars"]) == 7
+    assert len(written["bars"]) == 11
     assert all(bar["holds"] for bar in written["bars"])
     for name in (
         "clusters.csv",
