@@ -19,8 +19,8 @@ def test_the_sample_holds_and_leaves_its_files(tmp_path, capsys):
     written = json.loads((tmp_path / "result.json").read_text())
     assert said["points"] == written["points"]
     assert len(written["bars"]) == 12
-    missed = [bar["bar"] for bar in written["bars"] if not bar["holds"]]  # as docs/placement.md says
-    assert [name.rpartition(": ")[2] for name in missed] == ["what training loses", "JCT below that by the last reading"]
+    missed = [bar["bar"].rpartition(": ")[2] for bar in written["bars"] if not bar["holds"]]
+    assert missed == ["what training loses", "JCT below that by the last reading"], "as docs/placement.md says"
     for name in (
         "clusters.csv",
         "clusters-points.csv",
