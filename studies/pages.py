@@ -210,8 +210,8 @@ class Chart:
     def _panel(self, axes: Any, own: Sequence[Any], y: str, series: Sequence[tuple[Any, ...]]) -> None:
         places = list(dict.fromkeys(_get(one, self.x) for one in own))
         named = any(isinstance(place, str | tuple | bool) for place in places) or self.kind == "bars"
-        if not named:
-            places.sort()
+        if not named:  # a point without a value has no place among numbers
+            places = sorted(place for place in places if place is not None)
         width = 0.8 / max(1, len(series))
         for number, key in enumerate(series):
             mine = [one for one in own if self._series(one) == key]

@@ -160,6 +160,16 @@ def test_a_bar_holds_with_its_whole_interval_and_held_out_seeds_decide(
     assert (verdict.holds, verdict.decided) == (holds, decided)
 
 
+def test_a_chart_over_numbers_leaves_out_points_without_one() -> None:
+    chart = Chart(
+        "share", "Time by share", "times", "share", "took_s", ("policy",), rows=True, axes={"took_s": "time, s"}
+    )
+    figure = chart.draw(run_study(STUDY, Settings(seeds=(1, 2, 3, 4))))  # odd seeds have no share
+    assert figure is not None
+    (axes,) = figure.axes
+    assert {x for line in axes.lines for x in line.get_xdata()} == {0.25}
+
+
 def test_a_verdict_says_which_seeds_and_what_they_leave_open() -> None:
     values = dict.fromkeys(HELD_OUT, 0.125)
     assert judge(Bar("b", at_most(0.2), values, percent(1), note="n"), HELD_OUT).cells() == (
