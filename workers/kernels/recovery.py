@@ -507,7 +507,8 @@ def told_to_wait(e: Any, entry: Any, seq: int, level: int, awaited: int, now: in
     entry.told = 1
     entry.waited = min(1 + level, 255)
     entry.unheard = 0
-    _trust_plan(e)
+    if e.own_losses + e.lost_by_order > 0:
+        _trust_plan(e)
     _land(e, entry)
     e.waits += 1
     e.wait_seq = seq

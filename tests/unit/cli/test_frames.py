@@ -120,7 +120,7 @@ def test_a_sweep_is_drawn(swept, tmp_path):
     names = [next(iter(one)).text for one in circles(pictures[0])]
     assert {name.split(",")[0] for name in names} == {"steiner", "ring"}
     row = next(row for row in rows(swept / "sweep.csv") if (row["plan"], row["elements"]) == ("ring", "6400"))
-    assert f"{float(row['communication_us']):.4g} us" in next(name for name in names if name.startswith("ring, 25.6"))
+    assert f"{float(row['communication_us']):.4g} µs" in next(name for name in names if name.startswith("ring, 25.6"))
     rate = 32 * 6400 / float(row["communication_us"]) / 1e3
     last = [next(iter(one)).text for one in circles(pictures[2])]
     assert f"{rate:.4g} Gb/s" in next(name for name in last if name.startswith("ring, 25.6"))

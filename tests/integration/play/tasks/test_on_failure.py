@@ -13,7 +13,7 @@ from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
-from p4reduce.topologies import with_capable
+from p4reduce.topologies import leaf_spine, with_capable
 from p4reduce.topologies.optical import oxc
 from tests.support.orchestrated.bench import (
     OPTIONS,
@@ -212,18 +212,17 @@ def test_killed_on_the_way_it_comes_to_the_same(tmp_path, on_failure, step):
 def test_data_at_a_host_that_ends_fail_their_task_at_once_or_it_begins_anew(tmp_path):
     """Nobody waits a minute for an answer; with its data back it reads them in another attempt."""
     path = tmp_path / "t.sqlite"
-    task = Task("a", "server1", (), 3000, 2, wanted=Wanted(2, ("h6", "h6"), 4_000_000))
-    with World(two_spines(), PROGRAM) as world, open_store(path) as store:
+    task = Task("a", "server1", (), 3000, 2, wanted=Wanted(2, ("server2", "server2"), 4_000_000))
+    topology = leaf_spine(leaves=3, spines=2, hosts=2, servers=2)  # no worker can be where the data lie
+    with World(topology, PROGRAM) as world, open_store(path) as store:
         again = replace(task, name="again", max_restarts=1)
         store.submit([task, again])
-        world.damage.end_host("h6", at_ps=2 * PS_PER_MS, away_ps=PS_PER_MS)
+        world.damage.end_host("server2", at_ps=2 * PS_PER_MS, away_ps=PS_PER_MS)
         with orchestrating(world, store, options=OPTIONS) as orchestrator:
             orchestrator.run()
         check_end(world, store)
-        assert (
-            store.task("a").reason
-            == f"{store.task('a').task.workers[0]} cannot read its data at h6: that host has ended"
-        )
+        reader = store.task("a").task.workers[0]
+        assert store.task("a").reason == f"{reader} cannot read its data at server2: that host has ended"
         assert store.task("a").finished_ps == 2 * PS_PER_MS
         assert (store.task("again").state, store.task("again").attempt) == (TaskState.FINISHED, 1)
 
