@@ -454,8 +454,9 @@ class Endpoints:
             change_timing(record, timing)
 
     def change_cover(self, index: int, cover_ps: int, burst_ps: int, strangers_ps: int) -> None:
-        """A job has begun: windows of others may keep a worker's chunk waiting for so long, ps: ``burst_ps`` of it in
-        queues of switches; ``strangers_ps`` if those are not counted that are paced together with its own job.
+        """Say for how long other jobs may keep a worker's chunk waiting, ps, now that the jobs under way are others.
+
+        cover_ps: because of all of them; burst_ps: in queues of switches; strangers_ps: because of other tensors.
         """
         record = self._records[index]
         record["cover"], record["burst"], record["strangers"] = cover_ps, burst_ps, strangers_ps

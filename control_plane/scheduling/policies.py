@@ -7,7 +7,7 @@ sum of their demands may, and their rounds are then longer than planned. Slots a
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
@@ -21,7 +21,15 @@ from p4reduce.control_plane.plans import steiner as steiner_plans
 from p4reduce.control_plane.plans import trees as tree_plans
 from p4reduce.control_plane.plans.best import FORESTS
 from p4reduce.control_plane.plans.forest import MOST_TREES, Part, slots_of_each
-from p4reduce.control_plane.plans.problem import Layout, Problem, TreeLayout, all_paths, timing
+from p4reduce.control_plane.plans.problem import (
+    Layout,
+    MeshLayout,
+    Problem,
+    RingLayout,
+    TreeLayout,
+    all_paths,
+    timing,
+)
 from p4reduce.control_plane.plans.routes import Ints, Routes
 from p4reduce.control_plane.plans.steiner import Optimum, solve
 from p4reduce.control_plane.plans.trees import mst_shared
@@ -135,19 +143,35 @@ def ring(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
     Rejection
         Names a link with too little left.
     """
+    return _among_hosts("ring", ring_plans.ring, task, state, lanes, copies=2, streams=1)
+
+
+def _among_hosts(
+    name: str,
+    lay_out: Callable[[Problem], RingLayout | MeshLayout],
+    task: Task,
+    state: NetworkState,
+    lanes: int,
+    *,
+    copies: int,
+    streams: int,
+) -> Decision:
+    """A plan of hosts on links with room: that many copies of the demand on every path, so many paths at each host.
+
+    `Rejection` names a link with too little left.
+    """
     view = View(task, state, lanes)
-    needed = 2 * task.reserved_bps
+    needed = copies * task.reserved_bps
     for host in ring_members(task):
         switch = state.topology.neighbours(host)[0]
         for a, b in ((host, switch), (switch, host)):
-            view.check_link(a, b, max(1, needed))
+            view.check_link(a, b, max(1, streams * needed))
     words = hop_words(view.graph, view.residual_bps, needed)
-    members = _Members(state.topology, ring_members(task), None, lanes, words=words, view=view)
     try:
-        layout = ring_plans.ring(members)
+        layout = lay_out(_Members(state.topology, ring_members(task), None, lanes, words=words, view=view))
     except PlanError as error:
         raise Rejection(f"task {task.name}: {error}") from None
-    decision = decision_of("ring", view, layout, layout)
+    decision = decision_of(name, view, layout, layout)
     for (node, port), bps in decision.demand_bps.items():
         view.check_link(node, state.topology.neighbour(node, port), bps)
     return decision
@@ -161,21 +185,7 @@ def all_to_all(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision
 
     A demand is reserved for every pair, on every link of its path. `Rejection` names a link with too little left.
     """
-    view = View(task, state, lanes)
-    words = hop_words(view.graph, view.residual_bps, task.reserved_bps)
-    members = _Members(state.topology, ring_members(task), None, lanes, words=words, view=view)
-    for host in ring_members(task):
-        switch = state.topology.neighbours(host)[0]
-        for a, b in ((host, switch), (switch, host)):
-            view.check_link(a, b, max(1, task.reserved_bps * len(task.workers)))
-    try:
-        layout = ring_plans.all_to_all(members)
-    except PlanError as error:
-        raise Rejection(f"task {task.name}: {error}") from None
-    decision = decision_of("all-to-all", view, layout, layout)
-    for (node, port), bps in decision.demand_bps.items():
-        view.check_link(node, state.topology.neighbour(node, port), bps)
-    return decision
+    return _among_hosts("all-to-all", ring_plans.all_to_all, task, state, lanes, copies=1, streams=len(task.workers))
 
 
 def by_kind(policy: Policy) -> Policy:

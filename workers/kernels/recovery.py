@@ -184,9 +184,10 @@ def _soon(e: Any) -> Any:
 
 @kernel
 def _cover(e: Any) -> Any:
-    """For how long other jobs' windows may keep a chunk waiting; on a path that loses the trees of one tensor do not.
+    """For how long other jobs may keep a chunk waiting.
 
-    They are paced to fit on their links, but may meet there: a chunk that is late without a loss is behind them.
+    Trees of the same tensor count until this job has heard of a loss: they are paced to fit on their links, but their
+    chunks may meet there. After a loss, a chunk that is late was more likely lost.
     """
     return e.cover if e.lost_by_order + e.own_losses == 0 else e.strangers
 
@@ -344,7 +345,10 @@ def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
 
 @kernel
 def sum_leaves(e: Any, entry: Any, seq: int, now: int) -> None:
-    """A relay's sum goes to its parent, after the relay had to wait for it: what was waited for is not the parent's."""
+    """A relay sends a sum to its parent. If it has asked for the chunk before, the wait for an answer begins now.
+
+    Until now a child's contribution was missing, so the time that has passed says nothing of the parent.
+    """
     if entry.seq != seq or entry.state != _OUTSTANDING or entry.asks == 0:
         return
     entry.sent_at = now
@@ -496,7 +500,10 @@ def _hear_of_loss(e: Any, entry: Any, now: int) -> None:
 
 @kernel
 def _trust_plan(e: Any) -> None:
-    """Before any round trip was measured a chunk proves not to be in a queue: time-outs are those of empty queues."""
+    """Without a measured round trip, time-outs allow for full queues. A chunk that was lost is in none of them.
+
+    So from now on they are those of empty queues.
+    """
     if e.rtt_samples == 0 and e.adaptive == 0:
         e.rto = min(e.rto, e.rto_min)
 

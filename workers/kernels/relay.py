@@ -266,7 +266,7 @@ def _work(e: Any, now: int) -> None:
 
 @kernel
 def _ask_here(e: Any, seq: int, latest: int, now: int) -> None:
-    """The worker lacks a RESULT; ``latest``: what it says of the one that came last."""
+    """The worker lacks a RESULT. latest: the field ``count`` of its question, which says which RESULT came last."""
     slot = _slot_at(e, seq)
     entry = entry_at(e, seq)
     if slot.seq != seq or not _is_marked(e, seq, 0, _ARRIVED):
@@ -366,7 +366,10 @@ def _finish(e: Any, slot: Any, seq: int) -> None:
 
 @kernel
 def _is_lost(e: Any, slot: Any, seq: int, latest: int) -> Any:
-    """Whether a RESULT has not arrived at a child that says which one came last: ``count`` of its ASK."""
+    """Whether a RESULT that was sent to a child is lost: one that left later has arrived, or the child insists.
+
+    latest: the field ``count`` of the child's question.
+    """
     if latest == 0:
         return True
     other_seq = seq + ((latest ^ 0x8000) - 0x8000)
@@ -376,7 +379,7 @@ def _is_lost(e: Any, slot: Any, seq: int, latest: int) -> Any:
 
 @kernel
 def _asked(e: Any, seq: int, peer: int, latest: int) -> Any:
-    """A child lacks a RESULT. Where that was sent and may be on its way, the child is told so."""
+    """A child lacks a RESULT. If the RESULT was sent and may still be on its way, the child is told so."""
     slot = _slot_at(e, seq)
     if slot.seq != seq:
         return _queue_question(e, seq, _QUESTION, peer) if _may_open(e, slot, seq) else _WRONG_SEQ

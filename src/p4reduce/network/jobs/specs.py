@@ -480,6 +480,10 @@ _UP: Final = {Collective.ALL_REDUCE, Collective.PUSH, Collective.PUSH_PULL, Coll
 _DOWN: Final = {Collective.ALL_REDUCE, Collective.PULL, Collective.PUSH_PULL}
 
 
+_MEETING: Final = 2
+"""chunks of a tree that may stand before one of another tree of the same tensor at a link, although both are paced"""
+
+
 @dataclass
 class Occupant:
     """What a job may have on its links, and the lowest and highest class that it has had so far."""
@@ -521,6 +525,10 @@ class Occupant:
         """How long its window of what is under way may keep each of its links, ps."""
         return {} if self.under_way is None else self._filled[self.under_way in _UP, self.under_way in _DOWN]
 
+    def meeting(self) -> Mapping[Hop, int]:
+        """For how long a link is kept busy, ps, by chunks of it that may meet those of other trees of its tensor."""
+        return {hop: min(_MEETING, self.room) * time // self.room for hop, time in self.queued().items() if time}
+
     def paced(self) -> Mapping[Hop, int]:
         """That of links to which its workers' own links let chunks come no faster than they leave."""
         if self.under_way not in _UP or self.plan.ring or self.plan.mesh:
@@ -558,23 +566,19 @@ def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
     return max((_both_ways(own.plan, worker, waiting) for worker in own.plan.workers), default=0)
 
 
-_MEETING: Final = 2
-"""chunks of another tree of the same tensor that may be before a chunk at a link: each is paced, but they may meet"""
-
-
 class Cover(NamedTuple):
-    """For how long windows of others of its class that are under way may keep a chunk of a job waiting, ps."""
+    """For how long other jobs of its class that are under way may keep a chunk of a job waiting, ps."""
 
     all_ps: int = 0
-    """behind all others"""
+    """because of all other jobs"""
     switches_ps: int = 0
-    """in queues of switches: a host asks its endpoints in turn, and is no such queue"""
+    """in queues of switches; a host asks its endpoints in turn, and has no such queue"""
     strangers_ps: int = 0
-    """behind other tensors: the trees of one tensor are paced so that all fit on their links"""
+    """because of jobs that carry other tensors; the trees of one tensor are paced so that all fit on their links"""
 
 
 def covers(occupants: Sequence[Occupant]) -> list[Cover]:
-    """That of each job.
+    """The cover of each job, in their order.
 
     Jobs of the same workers that contribute lanes come no faster than these workers' links let them, and fill no queue
     of a switch. 0 for jobs whose class has changed: the least time-outs of these cover it.
@@ -585,37 +589,43 @@ def covers(occupants: Sequence[Occupant]) -> list[Cover]:
         windows.setdefault(one.source, Counter()).update(one.paced())
     found: dict[int, Cover] = {}
     for trees in _together(occupants):
-        queued, paced = Counter[Hop](), Counter[Hop]()
-        for tree in trees:
-            queued.update(tree.queued())
-            paced.update(tree.paced())
+        queued, paced, meeting = trees[0].queued(), trees[0].paced(), trees[0].meeting()
+        if len(trees) > 1:
+            queued, paced, meeting = Counter(queued), Counter(paced), Counter(meeting)
+            for tree in trees[1:]:
+                queued.update(tree.queued())
+                paced.update(tree.paced())
+                meeting.update(tree.meeting())
         for one in trees:
-            strangers = windows[one.highest] - queued
-            beside = Counter[Hop]()
-            for tree in trees:
-                if tree is not one and tree.under_way is not None:
-                    beside.update({hop: _MEETING * time // tree.room for hop, time in tree.queued().items()})
-            found[id(one)] = _cover_of(one, strangers, windows[one.source] - paced, beside)
+            found[id(one)] = _cover_of(one, windows[one.highest], windows[one.source], queued, paced, meeting)
     return [found[id(one)] for one in occupants]
 
 
-def _cover_of(one: Occupant, strangers: Counter[Hop], alike: Counter[Hop], beside: Counter[Hop]) -> Cover:
-    """That of one job.
+def _cover_of(
+    one: Occupant,
+    every: Mapping[Hop, int],
+    alike: Mapping[Hop, int],
+    queued: Mapping[Hop, int],
+    paced: Mapping[Hop, int],
+    meeting: Mapping[Hop, int],
+) -> Cover:
+    """The cover of one job. The mappings say for how long windows may keep each link busy, ps.
 
-    strangers, beside: for how long other tensors' windows, and chunks of other trees of its tensor, may keep each link.
-    alike: of the first, what the own links of the job's workers let in.
+    every: windows of all jobs of its class. alike: of these, what the links of its own workers let in. queued, paced:
+    of the first and of the second, what the trees of its own tensor have. meeting: chunks of these trees that may meet.
     """
     if one.under_way is None or not one.knows or one.lowest != one.highest:
         return Cover()
-    found = [
-        Cover(
-            sum(strangers[hop] + beside[hop] for hop in way),
-            sum(strangers[hop] - alike[hop] for hop in way if hop[0] != one.plan.server),
-            sum(strangers[hop] for hop in way),
-        )
-        for way in one.ways
-    ]
-    return max(found, default=Cover())
+    own = one.meeting()
+    most, most_strangers = (0, 0), 0
+    for way in one.ways:
+        waits = [(hop, every[hop] - queued.get(hop, 0)) for hop in way]
+        strangers = sum(wait for _, wait in waits)
+        beside = sum(meeting.get(hop, 0) - own.get(hop, 0) for hop in way)
+        in_switches = sum(wait - alike[hop] + paced.get(hop, 0) for hop, wait in waits if hop[0] != one.plan.server)
+        most = max(most, (strangers + beside, in_switches))
+        most_strangers = max(most_strangers, strangers)
+    return Cover(*most, most_strangers)
 
 
 def _together(occupants: Sequence[Occupant]) -> list[list[Occupant]]:
