@@ -20,8 +20,8 @@ from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import RequestEndpoints, Requests
-from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
+from p4reduce.network.jobs.specs import shares
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.jobs import tree_requests

@@ -29,9 +29,8 @@ from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.control_plane.resources import Resources
 from p4reduce.network.background import RequestEndpoints, Requests
 from p4reduce.network.background.source import HEADERS, headers
-from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import NO_FAULTS
-from p4reduce.network.jobs.specs import chunk_times
+from p4reduce.network.jobs.specs import chunk_times, shares
 from p4reduce.network.virtual import EndpointCalls, Faults, HostEndpoints, LinkCounters, VirtualNetwork
 from p4reduce.network.virtual.records import worker_endpoints
 from p4reduce.topologies import Topology

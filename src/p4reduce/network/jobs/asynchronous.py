@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import accumulate, count
+from itertools import count
 from typing import Final, Protocol, Self
 
 import numpy as np
@@ -20,12 +20,11 @@ from p4reduce.control_plane.connection import BATCHES, JobGroup, batch_entries, 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import Entity, fingerprint, switches_on_paths
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.plans.forest import chunks_of
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.flow import FlowNetwork
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
-from p4reduce.network.jobs.specs import JobNumbers, chunk_times
+from p4reduce.network.jobs.specs import JobNumbers, chunk_times, shares
 from p4reduce.network.virtual import Stop
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
@@ -568,12 +567,6 @@ class Channels:
         for job in self.jobs:
             self.network.retire(job)
             controller.uninstall(job.plan)
-
-
-def shares(elements: int, weights: Sequence[int], lanes: int) -> list[tuple[int, int]]:
-    """Begin and end of each channel's part of an array: whole chunks, in proportion to weights, one more or less."""
-    ends = [min(elements, end * lanes) for end in accumulate(chunks_of(weights, -(-elements // lanes)))]
-    return list(zip([0, *ends], ends, strict=False))
 
 
 def channels_of(layers: Sequence[int], channels: int) -> list[int]:

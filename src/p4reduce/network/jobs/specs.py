@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Final, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.forest import chunks_of
 from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.problem import ACK_EVERY, with_margin
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
@@ -663,3 +665,9 @@ def _there_and_back(plan: Plan, worker: str) -> Iterator[Hop]:
 
 def _along(hops: Iterable[Hop], waiting: Mapping[Hop, int]) -> int:
     return sum(waiting.get(hop, 0) for hop in hops)
+
+
+def shares(elements: int, weights: Sequence[int], lanes: int) -> list[tuple[int, int]]:
+    """Begin and end of each channel's part of an array: whole chunks, in proportion to weights, one more or less."""
+    ends = [min(elements, end * lanes) for end in accumulate(chunks_of(weights, -(-elements // lanes)))]
+    return list(zip([0, *ends], ends, strict=False))

@@ -15,8 +15,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Message, Options, Tallied, Wait, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
-from p4reduce.network.jobs.asynchronous import shares
-from p4reduce.network.jobs.specs import timing_of
+from p4reduce.network.jobs.specs import shares, timing_of
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import Partial, Residuals
 from p4reduce.workers.operation import Post

@@ -23,9 +23,8 @@ from p4reduce.control_plane.resources import SLOTS
 from p4reduce.group.backend import SERVED, FloatArray, as_carried
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import Decision
-from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import Job
-from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
+from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum, shares
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment, ExperimentError

@@ -28,7 +28,7 @@ __all__ = [
     "why_not",
 ]
 
-__getattr__ = later(  # pyroute2 takes a third of a second, and folders of runs (state.py) need none of it
+__getattr__ = later(  # folders of runs (state.py) need no network
     __name__,
     {
         "enter": ("enter_command", "here_command", "is_entered", "join_command"),

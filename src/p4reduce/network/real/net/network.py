@@ -15,18 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
-
-from pyroute2 import IPRoute
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
-from pyroute2.netlink.exceptions import NetlinkError
-from pyroute2.netlink.rtnl import RTM_NEWQDISC, TC_H_ROOT
-from pyroute2.netlink.rtnl.tcmsg import tcmsg
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from p4reduce.base.errors import RealError
 from p4reduce.network.real.net.enter import ENTERED, identity, is_entered, join_command
 from p4reduce.network.real.net.namespaces import inside, new_namespace, start
 from p4reduce.topologies import Link, Node, Topology
+
+if TYPE_CHECKING:
+    from pyroute2.netlink.exceptions import NetlinkError
 
 # Interfaces of one network namespace through netlink: veth pairs, addresses, no offloads, shaping.
 #
@@ -124,6 +121,9 @@ _OFFLOADS: Final = {
 @contextlib.contextmanager
 def netlink() -> Iterator[Any]:
     """A netlink socket; what the kernel refuses becomes a :class:`RealError`."""
+    from pyroute2 import IPRoute  # noqa: PLC0415  (a fifth of a second, which runs over UDP do not need)
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
     try:
         with IPRoute() as route:
             yield route
@@ -211,7 +211,7 @@ def _no_offloads(name: str) -> None:
                     raise
 
 
-def _explain(error: NetlinkError) -> str:
+def _explain(error: "NetlinkError") -> str:
     code = int(error.code)
     text = f"the kernel refused to build the network: {os.strerror(code)}"
     if code == errno.EOPNOTSUPP:
@@ -258,6 +258,11 @@ def shape(route: Any, index: int, rate_bps: int, queue_frames: int) -> bool:
 
     Returns whether a bucket was needed. Raises :class:`RealError` when the kernel has none.
     """
+    from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST  # noqa: PLC0415  (as above)
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+    from pyroute2.netlink.rtnl import RTM_NEWQDISC, TC_H_ROOT  # noqa: PLC0415
+    from pyroute2.netlink.rtnl.tcmsg import tcmsg  # noqa: PLC0415
+
     if rate_bps > MAX_RATE_BPS:
         return False
     bucket_ns = max(_BUCKET_NS, 2 * (_FRAME_BYTES + OVERHEAD_BYTES) * 8 * 10**9 // rate_bps)
