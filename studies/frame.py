@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, dataclass_transform
 
 from pydantic import TypeAdapter
-from scipy import stats
+from scipy.special import stdtrit  # the quantiles of stats.t; to import stats takes longer than most samples of studies
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Progress
@@ -88,7 +88,7 @@ class Estimate:
         mean, count = statistics.fmean(values), len(values)
         if count < 2:
             return cls(mean, None, None)
-        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1)) * statistics.stdev(values) / math.sqrt(count)
+        half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * statistics.stdev(values) / math.sqrt(count)
         return cls(mean, mean - half, mean + half)
 
 

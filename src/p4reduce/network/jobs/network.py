@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from finsy.proto import p4i
 from google.protobuf import text_format
@@ -21,7 +21,6 @@ from p4reduce.control_plane.counters import Operation, Traffic, add, predict
 from p4reduce.control_plane.entries import P4Program, SwitchSettings, seeded_key
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.background import Background, Requests, SourceEndpoints
 from p4reduce.network.jobs.specs import (
     JobNumbers,
     Occupant,
@@ -53,6 +52,9 @@ from p4switch.p4runtime import P4RuntimeError, P4RuntimeServer
 from p4switch.program.errors import ProgramError
 from p4switch.program.loader import load_program
 from p4switch.program.program import Program
+
+if TYPE_CHECKING:  # its machine code is not made where there are no others
+    from p4reduce.network.background import Background, Requests
 
 # The embedded switches of a topology, served over P4Runtime on a loopback port, and their controller.
 
@@ -430,14 +432,14 @@ class JobNetwork:
         faults: Faults | Mapping[Hop, Faults] = NO_FAULTS,
         queue_frames: int = 1024,
         seed: int = 0,
-        background: Background | Requests | None = None,
+        background: "Background | Requests | None" = None,
         congestion: Congestion | None = None,
         threads: int | None = None,
     ) -> None:
         self.switches, self.topology = switches, switches.topology
         self._queue_frames, self._congestion = queue_frames, congestion
-        self.endpoints = Endpoints() if background is None else background.endpoints(switches.topology)
-        others = self.endpoints if isinstance(self.endpoints, SourceEndpoints) else None
+        others = None if background is None else background.endpoints(switches.topology)
+        self.endpoints: Endpoints = Endpoints() if others is None else others
         sources = [] if others is None else others.hosts
         self._calls = worker_endpoints() if others is None else others.calls()
         self.hosts = list(sources)
