@@ -1,11 +1,14 @@
 """The key of machine code covers what its kernels bake in, wherever it stands, and nothing else."""
 
+import importlib
 import shutil
 from pathlib import Path
 
 import pytest
 
+from p4reduce.cli.warm import MODULES
 from p4switch.native.compiler import source_key
+from p4switch.native.objects import entries_of
 from tests.support.paths import ROOT
 
 SWITCH = ROOT / "packages/p4switch/src"
@@ -65,3 +68,11 @@ def test_what_kernels_bake_in_changes_their_key(
 ) -> None:
     found = keys(packages, file, old, new)
     assert {folder for folder, differs in found.items() if differs} == changed
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_with_kernels_stands_in_the_folder_that_its_key_is_of(module):
+    """Else an edit of it would leave its old machine code in use."""
+    file = Path(str(importlib.import_module(module).__file__))
+    assert entries_of(module)
+    assert {file.is_relative_to(entry.compiler._sources) for entry in entries_of(module)} == {True}

@@ -7,6 +7,6 @@ from pathlib import Path
 
 from p4switch.native.compiler import Compiler
 
-_compiler = Compiler(Path(__file__).parents[1])
+_compiler = Compiler(Path(__file__).parents[2])  # `real/` and `background/` have kernels, too
 kernel = _compiler.kernel
 entry = _compiler.entry
