@@ -32,6 +32,8 @@ comma := ,
 DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 WARM := $(VENV)/.warm
+# --no-compile: most of the modules are never imported.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 TORCH := $(VENV)/.torch
 
 .PHONY: $(shell grep -oE '^[a-z0-9-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
@@ -269,21 +271,24 @@ clean:  ## remove the virtual environment, caches and out/
 	rm -rf $(VENV) out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# What the demo needs, once; again when a pyproject.toml changes. --no-compile: most of the modules are never imported.
+# What the demo needs, once; again when a pyproject.toml changes. Our packages first, built with what stands in the
+# environment: pip would install hatchling anew for each of them. Then what they depend on.
 $(DEMO): pyproject.toml packages/p4switch/pyproject.toml
 	@$(CHECK_PYTHON)
 	@$(MEND_LINKS)
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 	@echo "installing into $(VENV) (once, about half a minute) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  --editable packages/p4switch --editable '.[demo]'
+	@$(PIP) 'hatchling>=1.26' editables
+	@$(PIP) --no-build-isolation --no-deps --editable packages/p4switch --editable .
+	@$(PIP) 'p4reduce[demo]'
 	@touch $@
 
 # The rest of the environment: the course, the studies, and what tests and lint need.
 $(INSTALLED): $(DEMO) packages/course/pyproject.toml
 	@echo "installing what tests need (once) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable packages/course --group dev
+	@$(PIP) --no-build-isolation --no-deps --editable packages/course
+	@$(PIP) p4reduce-course --group dev
 	@touch $@
 
 # Machine code of the fabric and of the P4 programs, compiled once and kept on disk.
