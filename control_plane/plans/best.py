@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from statistics import fmean
 from typing import Final
+
+import numpy as np
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.forest import (
@@ -69,8 +70,10 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     A tree takes as long as :func:`~p4reduce.control_plane.plans.forest.predicted_forest_ps` says of it alone. A star
     or a tree with a server sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest
     link needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round
-    trip, as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long
-    as its frames, and at least as long as one frame takes to the next host; at the end the shorter of both once more.
+    trip, as far apart as those let them be. A ring of n sends m = ceil(C/n) chunks 2 (n-1) times, and frame f of a host
+    leaves b after frame f-1 (b: what the busiest link needs for a frame) and not before frame f-m of the host before is
+    in. So the last frame arrives after the longest chain of k hops in a row and 2 (n-1) m - 1 - (k-1) m times b, for
+    the k from 1 to 2 (n-1) that gives most.
 
     Raises
     ------
@@ -98,9 +101,16 @@ def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -
     if not pairs:
         return 0
     between = busiest_ps(problem, link_frames(problem, paths, pairs))
-    step = fmean(path_latency_ps(problem.topology, paths[pair], problem.frame_bytes) for pair in pairs)
     of_each = -(-problem.chunks // len(order))
-    return round(2 * (len(order) - 1) * max(of_each * between, step) + min(of_each * between, step))
+    frames = 2 * (len(order) - 1) * of_each
+    hops_ps = [path_latency_ps(problem.topology, paths[pair], problem.frame_bytes) for pair in pairs]
+    along = np.cumsum([0, *(hops_ps * 3)])
+    slowest_ps = (
+        int((along[steps : steps + len(order)] - along[: len(order)]).max())
+        + (frames - 1 - (steps - 1) * of_each) * between
+        for steps in range(1, 2 * len(order) - 1)
+    )
+    return round(max(slowest_ps))
 
 
 def choose(problem: Problem) -> tuple[str, Layout]:
