@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import ipaddress
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
 
 import finsy as fy
 import grpc
@@ -135,12 +137,91 @@ _BYTES_PER_S: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerTls:
+    """TLS from a controller to a switch.
+
+    Attributes
+    ----------
+    authorities : bytes
+        PEM certificates that the switch's certificate must be signed by, or be.
+    certificate, key : bytes or None
+        PEM certificate chain and private key of the controller, for switches that ask for one (mutual TLS).
+    server_name : str or None
+        Name in the switch's certificate, where it is not that of the address.
+    """
+
+    authorities: bytes
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+    server_name: str | None = None
+
+    @classmethod
+    def from_files(
+        cls,
+        authorities: Path,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        *,
+        server_name: str | None = None,
+    ) -> Self:
+        """Read PEM files. `ControllerError` names a file that cannot be read or has no PEM block of its kind."""
+        if (certificate is None) != (key is None):
+            raise ControllerError(f"{certificate or key}: a certificate and its private key belong together")
+        return cls(
+            _read_pem(authorities, "CERTIFICATE"),
+            None if certificate is None else _read_pem(certificate, "CERTIFICATE"),
+            None if key is None else _read_pem(key, "PRIVATE KEY"),
+            server_name,
+        )
+
+
+def _read_pem(path: Path, kind: str) -> bytes:
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise ControllerError(f"{path}: {error.strerror}") from None
+    if f"{kind}-----".encode() not in found:
+        raise ControllerError(f"{path}: has no PEM block {kind!r}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """Where a switch answers: ``name`` as in the topology, gRPC ``address`` as host:port, P4Runtime ``device_id``."""
+    """Where a switch answers.
+
+    Attributes
+    ----------
+    name : str
+        As in the topology.
+    address : str
+        Of its P4Runtime server, host:port. An address beyond this machine needs ``tls``.
+    device_id : int
+        P4Runtime's number of the switch at this address.
+    tls : ControllerTls or None
+        None: plain TCP, for addresses of this machine.
+    """
 
     name: str
     address: str
     device_id: int = 1
+    tls: ControllerTls | None = None
+
+    def __post_init__(self) -> None:
+        host = self.address.rpartition(":")[0]
+        if self.tls is None and not _is_loopback(host):
+            raise ControllerError(
+                f"switch {self.name}: {self.address} is beyond this machine, and without TLS anyone on the way could "
+                "program the switch; give Target(..., tls=ControllerTls.from_files(...))"
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,40 +243,51 @@ class _RefusedError(ControllerError):
 
 
 class Channels:
-    """The gRPC channels of a controller: one for each address, whose switches share it."""
+    """The gRPC channels of a controller: one for each address and its TLS, which the switches there share."""
 
     def __init__(self) -> None:
-        self._newest: dict[str, grpc.aio.Channel] = {}
+        self._newest: dict[tuple[str, ControllerTls | None], grpc.aio.Channel] = {}
         self._users: dict[grpc.aio.Channel, int] = {}
 
-    def take(self, address: str) -> grpc.aio.Channel:
-        """The channel to an address, which connects with the first call; to be given to :meth:`leave`."""
-        if address not in self._newest:
-            self._newest[address] = grpc.aio.insecure_channel(address, options=_CHANNEL)
-        channel = self._newest[address]
+    def take(self, target: Target) -> grpc.aio.Channel:
+        """The channel to a target's address, which connects with the first call; to be given to :meth:`leave`."""
+        end = target.address, target.tls
+        if end not in self._newest:
+            self._newest[end] = _open_channel(target)
+        channel = self._newest[end]
         self._users[channel] = self._users.get(channel, 0) + 1
         return channel
 
-    async def leave(self, address: str, channel: grpc.aio.Channel, *, lost: bool) -> None:
+    async def leave(self, target: Target, channel: grpc.aio.Channel, *, lost: bool) -> None:
         """Close it behind the last user. Where it is ``lost``, others take a new one: gRPC has it wait to connect."""
+        end = target.address, target.tls
         self._users[channel] -= 1
-        if self._newest.get(address) is channel and (lost or not self._users[channel]):
-            del self._newest[address]
+        if self._newest.get(end) is channel and (lost or not self._users[channel]):
+            del self._newest[end]
         if not self._users[channel]:
             del self._users[channel]
             await channel.close()
 
 
+def _open_channel(target: Target) -> grpc.aio.Channel:
+    tls = target.tls
+    if tls is None:
+        return grpc.aio.insecure_channel(target.address, options=_CHANNEL)
+    credentials = grpc.ssl_channel_credentials(tls.authorities, tls.key, tls.certificate)
+    name = [] if tls.server_name is None else [("grpc.ssl_target_name_override", tls.server_name)]
+    return grpc.aio.secure_channel(target.address, credentials, options=[*_CHANNEL, *name])
+
+
 class _Client(P4Client):
     """finsy's stream, by a channel that it shares with other switches of the address."""
 
-    def __init__(self, address: str, channels: Channels) -> None:
-        super().__init__(address)
-        self._channels = channels
+    def __init__(self, target: Target, channels: Channels) -> None:
+        super().__init__(target.address)
+        self._target, self._channels = target, channels
 
     async def open(self, *, schema: fy.P4Schema | None = None, complete_request: Any = None) -> None:
         """Take the channel; it connects with the first call."""
-        self._channel = self._channels.take(self._address)
+        self._channel = self._channels.take(self._target)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._schema, self._complete_request = schema, complete_request
 
@@ -206,7 +298,7 @@ class _Client(P4Client):
         channel, self._channel = self._channel, None
         self._stream = self._stub = self._schema = None
         if channel is not None:
-            await self._channels.leave(self._address, channel, lost=lost)
+            await self._channels.leave(self._target, channel, lost=lost)
 
 
 class Connection:
@@ -227,7 +319,7 @@ class Connection:
         self._deadline_s = deadline_s
         self._election_id = election_id
         # finsy's stream; calls go by its channel, because finsy gives each of them up after 10 s, whatever its size.
-        self._client = _Client(target.address, self._channels)
+        self._client = _Client(target, self._channels)
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
@@ -281,7 +373,7 @@ class Connection:
         if self._lost is None:
             return True
         await self._leave(lost=True)
-        self._client, self._lost = _Client(self.target.address, self._channels), None
+        self._client, self._lost = _Client(self.target, self._channels), None
         try:
             return await self.open(keep=True)
         except BaseException as error:
