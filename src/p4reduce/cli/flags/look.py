@@ -63,6 +63,8 @@ class Watch:
     "p4reduce report out/a out/b --title 'Two networks' --out two.html",
     "p4reduce report out/sweep/sweep.csv --out sweep.html",
     "p4reduce report out/demo --prometheus /var/lib/node_exporter/p4reduce.prom",
+    "p4reduce report out/mine --tensorboard logs",
+    "p4reduce report out/mine --spans http://127.0.0.1:4318/v1/traces",
     within=FILES,
 )
 class Report:
@@ -77,10 +79,18 @@ class Report:
     title: Annotated[str, Flag("Heading of the page.")] = "p4reduce"
     prometheus: Annotated[Path | None, Flag("File to write in place of the page, for Prometheus' textfile collector.",
             default="none")] = None  # fmt: skip
+    tensorboard: Annotated[Path | None, Flag("Folder for a run of TensorBoard for each result, in place of the page.",
+            default="none")] = None  # fmt: skip
+    spans: Annotated[str | None, Flag("File (a JSON object a line) or http(s) address of an OTLP collector, which gets "
+            "OpenTelemetry spans of the collectives in place of the page.", default="none")] = None  # fmt: skip
     as_json: Json = False
 
     def check(self) -> None:
-        """Where the page goes."""
+        """Where the page goes, and that only one form is asked for."""
+        forms = {"--prometheus": self.prometheus, "--tensorboard": self.tensorboard, "--spans": self.spans}
+        given = [flag for flag, where in forms.items() if where is not None]
+        if len(given) > 1:
+            raise BadInput(f"{' and '.join(given)} do not go together: run 'report' once for each")
         if self.out.is_dir():
             raise BadInput(f"--out: {self.out} is a folder; give the file, e.g. {self.out / 'report.html'}")
 
