@@ -2,7 +2,7 @@
 
 One interface, ``Numbers``, and three ways to fill it: ``BlockFloat`` and ``FixedScale`` for sums in the network,
 ``RawFloat`` for host-side baselines, which move float32 bits. The methods here are the NumPy reference;
-``kernels.py`` holds the compiled loops, tested equal to them.
+``kernels/chunks.py`` holds the compiled loops, tested equal to them.
 
 Block floating point
 --------------------

@@ -119,8 +119,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
         # tainted: of a ring's sum of words, whether some lane met the end of int32, here or at others.
         *_integers("words", "poison", "tainted"),
-        # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk; 0: none. kept:
-        # float32, what of this worker is in no sum, since it came too late, or rounding lost it; 0: nobody asks.
+        # Of an operation that may be closed without some (`kernels/worker.py`): uint16, uint8 for each chunk; 0: none.
+        # kept: float32, what of this worker is in no sum, since it came too late, or rounding lost it; 0: nobody asks.
         *_integers("counts", "lates", "kept"),
         ("step", "f4"),
         # The sender's window: entries from low (oldest unanswered) to next; fresh: the first seq never sent in any
@@ -143,7 +143,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # newest answered chunk had (blocked, below: nothing new may leave);
         # slack: doublings of the time after which a chunk is missing, in real time; when it grew last.
         # longest: round trips that took longer than the time after which they were asked for: the longest, forgotten
-        # slowly (patience.py); moved_at: when a chunk that was not asked for, or for nothing, was answered last.
+        # slowly (`kernels/recovery.py`); moved_at: when a chunk that was not asked for, or for nothing, was answered
+        # last.
         # cover: for how long other jobs' windows may keep a chunk waiting, picoseconds; burst: in queues of switches;
         # strangers: those of other tensors;
         # joined: its round trips when one of these jobs, or this one, last began.
@@ -171,8 +172,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "latest",
             "prompt",
         ),
-        # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
-        # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
+        # Congestion (`kernels/sender.py`): flight: chunks sent and neither answered nor lost. cwnd and its like in
+        # CHUNKs; held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
         *_integers("adaptive", "flight", "cwnd", "initial", "floor", "threshold", "keep", "brake", "brake_ps"),
         *_integers("held_back", "cut_order", "base_rtt", "last_rtt", "echo"),
         *_integers("cwnd_low", "cwnd_high", "cwnd_sum", "answers", "cuts", "braked", "lost_by_order", "lost_by_time"),
@@ -182,13 +183,14 @@ ENDPOINT_DTYPE: Final = np.dtype(
         ),
         # question: least time between questions by time, or again (0: none); question_at: when the next may leave.
         *_integers("timeouts", "retries", "failed_seq", "question", "question_at"),
-        # Pacing (pacing.py), picoseconds: between new chunks (0: none), when the next may leave, when to ask again.
+        # Pacing (`kernels/sender.py`), picoseconds: between new chunks (0: none), when the next may leave, when to ask
+        # again.
         *_integers("pace", "pace_at", "wake"),
         # Ring: this worker's rank, segment length in chunks, what came in (cells: one byte a seq, held: early frames).
         *_integers("rank", "size", "segment", "rx_low", "rx_start", "rx_end", "rx_high", "reported", "reportable"),
         *_integers("cells", "held", "ack_every", "acks_sent", "acks_due", "poll"),
-        # Selective acknowledgements (selective.py): how far the window may reach beyond a gap; the latest transmission
-        # when a loss was noticed, and the least time-out from then on; new frames since the last one that told of
+        # Selective acknowledgements (`kernels/ring.py`): how far the window may reach beyond a gap; the latest
+        # transmission when a loss was noticed, and the least time-out from then on; new frames since the last one that told of
         # them; frames that were sent again and are to be confirmed, the latest, and whether one was in already; whether
         # a poll is to be answered.
         *_integers("lossy", "rto_lossy", "unreported", "confirming", "repeated", "early", "polled"),

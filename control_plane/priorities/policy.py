@@ -285,7 +285,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Order:
-    """Groups of flows, the most urgent first; those of one group tie. Queues are cut from it (`queues.py`)."""
+    """Groups of flows, the most urgent first; those of one group tie. `cut` makes queues of them."""
 
     groups: tuple[tuple[Flow, ...], ...]
 

@@ -1,8 +1,8 @@
 """The price of telemetry, on packets: how often counters are read, what that costs, and what tasks gain from it.
 
 Others' bursts come and go on the uplinks of four leaves. Tasks come one after the other, and `ina-aware` gives each of
-them hosts in the racks that it takes for the least loaded. What it knows of others is what somebody reads, or what
-switches tell (`readers.py`).
+them hosts in the racks that it takes for the least loaded. What it knows of others comes from counters that a
+`Reader` reads, or from what switches tell by themselves (`Told`).
 """
 
 import statistics

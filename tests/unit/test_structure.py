@@ -124,6 +124,18 @@ def test_paths_of_the_architecture_page_are_there():
     assert [path for path in sorted(paths_named()) if not is_there(path)] == []
 
 
+def test_files_that_comments_and_docstrings_name_are_there():
+    """Names in backticks, in one of the project's own folders; a file outside of the project is named without them."""
+    known = {file.name for folder in (*FOLDERS, "packages", "tests") for file in (ROOT / folder).rglob("*.p*")}
+    named = {
+        (path, name)
+        for path, text in sources().items()
+        for name in re.findall(r"`(?:[\w./]+/)?(\w+\.(?:py|p4))`", text)
+    }
+    assert len(named) > 60
+    assert sorted((path, name) for path, name in named if name not in known) == []
+
+
 def test_the_nine_lines_name_files_that_are_there():
     page = (ROOT / "docs/architecture.md").read_text("utf-8")
     lines = page.partition("## Where things are\n\n")[2].partition("\n\n")[0].splitlines()

@@ -7,7 +7,8 @@ contribution is in and for whom the chunk waits.
 A chunk is missing **by order** when ``reorder`` chunks that left after it, for the first time and in order, have been
 answered (packet numbers as in RFC 9002, section 6.1.1, but only what tells of the path counts: a chunk that left late
 since its slot was taken, or one that was asked for, is answered when others have repaired something). It is missing
-**by time** as `patience.py` says. It is asked for once more on new evidence, at the earliest two round trips later.
+**by time** as the comment on round trips below says. It is asked for once more on new evidence, at the earliest two
+round trips later.
 
 Frames that overtake each other are not lost (the idea is that of RFC 8985, RACK-TLP: a reordering window in time,
 as wide as what proves to have been late). What proves it here is exact: a RESULT that comes after the one that was

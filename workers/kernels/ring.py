@@ -12,13 +12,13 @@ Frames are PUSHes with lanes; they are reliable by themselves. The receiver send
   lost. An adaptive receiver echoes there that a frame met a congested queue.
 - *gap reports*, ``count`` > 0, RESEND: ``count`` frames from ``seq`` on are missing, and later ones have come. A
   gap is reported once.
-- *selective acknowledgements* (`selective.py`), while frames are missing.
+- *selective acknowledgements* (below), while frames are missing.
 - When a frame with exponent 1 comes (the sender's timer ran out) it is answered at once by an acknowledgement, all
   gaps, and ``count`` 65535 for what lies behind the last frame seen; all with RESEND.
 
 A frame of an operation that is not posted here yet is held and taken in when it is.
 
-A stream of an all-to-all (`all_to_all.py`) is the same without sums: its frames are those of one block.
+A stream of an all-to-all is the same without sums: its frames are those of one block.
 """
 
 from typing import Any, Final
@@ -553,7 +553,7 @@ def ring_transmit(e: Any, now: int, out: Any) -> Any:
 # An endpoint has n - 1 streams, records like its own: stream k (from 1) goes to rank r + k and comes from r - k,
 # each with the ring's acknowledgements, gap reports and polls (`ring.py`), but without its sums: a frame depends on
 # none that came in. New chunks leave in turns, one for each stream, and all ranks begin with the next one: so at any
-# time a host hears from one other host, as long as they are in step. A pace keeps them so (`pacing.py`): incast, the
+# time a host hears from one other host, as long as they are in step. A pace keeps them so (`sender.py`): incast, the
 # n - 1 streams of one receiver at once, is what fills queues here.
 
 

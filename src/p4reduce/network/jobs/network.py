@@ -687,7 +687,7 @@ class JobNetwork:
         self._cover()
 
     def _cover(self) -> None:
-        """Let the least time-out of every job cover what may stand before its frames (`waiting.py`)."""
+        """Let the least time-out of every job cover what may stand before its frames (`specs.covers`)."""
         occupants = [occupant for _, occupant, _ in self._occupants.values()]
         classes = {priority for one in occupants for priority in (one.lowest, one.highest)}
         plain = not any(covered or one.always for _, one, covered in self._occupants.values())

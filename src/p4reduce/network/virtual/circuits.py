@@ -109,7 +109,7 @@ Gates = Sequence[tuple[int, int]]
 
 
 class GateLists:
-    """Records for `kernels/gates.py`."""
+    """Records for the gates of `kernels/wires.py`."""
 
     def __init__(self, wiring: Wiring, memory: Memory) -> None:
         self._wiring, self._memory = wiring, memory

@@ -73,10 +73,10 @@ class Source(Protocol):
         """
 
     def scene(self) -> dict[str, Any]:
-        """See ``scene.py``."""
+        """See `moments.scene`."""
 
     def view(self, wanted: Wanted) -> dict[str, Any] | None:
-        """See ``views.py``; None before there is anything."""
+        """See `moments.Views`; None before there is anything."""
 
     def control(self, action: str, value: float | str | None) -> None:
         """pause, go, step (picoseconds; 0: an event) or speed (see ``Player.pace``)."""

@@ -249,7 +249,7 @@ def _check_headers(program: model.Program) -> None:
 
 
 def _whole_bytes(header: model.Header, where: str) -> None:
-    """Only metadata may have other sizes (load_headers.py), and metadata are never on the wire."""
+    """Only metadata may have other sizes (`loader.py`), and metadata are never on the wire."""
     if header.type.bits % 8:
         raise ProgramError(f"{where}: {header.name!r} has {header.type.bits} bits, no whole number of bytes")
 

@@ -77,7 +77,7 @@ from p4switch.native.memory import (
 # and faults of our ports are thus those of the virtual fabric's links, on the clock of this machine.
 
 
-# More of the C library for compiled code (`p4switch/native/libc.py` has the rest), and memory that others write.
+# More of the C library for compiled code (`p4switch/native/memory.py` has the rest), and memory that others write.
 #
 # Pointers travel as int64. Every function returns what its manual page says.
 

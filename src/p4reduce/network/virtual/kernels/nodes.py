@@ -188,7 +188,7 @@ def process_any(w: Any, node_index: int, port: int, frame_index: int, came_ps: i
 
 @kernel
 def come_again(w: Any, frame_index: int) -> None:
-    """A frame that was resubmitted or recirculated, or the packet of an egress clone (`egress.py`)."""
+    """A frame that was resubmitted or recirculated, or the packet of an egress clone."""
     frame = frame_at(w.frames, frame_index)
     node_index = frame.node
     instance = frame.link & 7
