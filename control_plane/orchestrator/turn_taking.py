@@ -103,7 +103,7 @@ def hosts_of(plan: JobPlan, network: OpticalNetwork) -> tuple[str, tuple[str, ..
 
 
 JOINED = frozenset({"tdm", "random", "exact-one-tree"})
-"""policies whose schedules are two groups with circuits of their own, which `online.join` takes arrivals into"""
+"""policies whose schedules are two groups with circuits of their own, which `switched.join` takes arrivals into"""
 Laid = dict[Matrix, tuple[Link, ...]]
 """circuits of configurations, at ports"""
 

@@ -393,7 +393,7 @@ def pack_columns(
     ways : int64 (columns * pods * pods,)
         Out: the next pod from each to each, of columns of all-to-alls; one number where there are none.
     floats, ints : float64, int64
-        Room to work in, see :func:`_rooms`.
+        Room to work in, as the slices below share it out.
     """
     pods = setting[0]
     rows = setting[1]

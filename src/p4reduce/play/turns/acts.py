@@ -1,6 +1,6 @@
-"""What jobs of a schedule do in turns: a generator for each cycle. Who carries bytes, and when, others say.
+"""What jobs of a schedule do in turns: a generator for each cycle. Carriers decide when bytes move.
 
-Played on packets (`player`) and at flow level (`flow_player`): the same turns, so that both differ in what
+Played on packets (`player`) and at flow level (`flow_model`): the same turns, so that both differ in what
 communication takes, and in nothing else.
 """
 
