@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from finsy.proto import p4i
@@ -47,6 +46,7 @@ from p4reduce.workers.records import Kind, State
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
+from p4switch.base.closing import Closable
 from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeError, P4RuntimeServer
@@ -223,9 +223,7 @@ class ServedSwitches:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -390,7 +388,7 @@ NO_FAULTS: Final = Faults()
 BLOCK: Final = BlockFloat()
 
 
-class JobNetwork:
+class JobNetwork(Closable):
     """A network whose hosts carry jobs out; it begins at time 0, without any. Use as a context manager.
 
     Not thread-safe, but P4Runtime calls may come at any time. The same calls at the same virtual times give the same
@@ -698,14 +696,6 @@ class JobNetwork:
     def close(self) -> None:
         """Finish capture files."""
         self.fabric.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- inside
 

@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from p4reduce.play.tasks.serving import ServiceRun
 from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import one_line
 
 # What an executor reports, numbered from 1 on, until whoever asks has kept it.
@@ -394,7 +395,7 @@ _EVENTS: Final = 1_000_000
 """of the network, after which it is asked whether somebody waits: about a second"""
 
 
-class World(AbstractContextManager["World"]):
+class World(Closable):
     """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor`.
 
     Not thread-safe, but P4Runtime calls may come at any time.
@@ -476,9 +477,6 @@ class World(AbstractContextManager["World"]):
         """Stop the switches."""
         self.network.close()
         self.switches.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # --- the executor
 

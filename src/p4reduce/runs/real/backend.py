@@ -12,10 +12,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.forest import shares
 from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Message, Options, Tallied, Wait, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
-from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.specs import timing_of
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import Partial, Residuals
