@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -76,14 +76,28 @@ def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "o
     return _branch(jobs, _OneTree(jobs, network), reading)
 
 
-class _Exact(GroupPlanner, Protocol):
-    """Groups with their optima."""
+class _Bounded:
+    """Groups of which one plan is the best, with the bounds of others' plans."""
+
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, bounds: GroupPlanner) -> None:
+        self.jobs, self.network, self._bounds = jobs, network, bounds
+        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
+
+    def bound(self, group: Group) -> tuple[float, float]:
+        """As of the others."""
+        return self._bounds.bound(group)
+
+    def options(self, group: Group) -> list[GroupPlan]:
+        """The best one."""
+        found = self.best(group, self.bound(group)[0])
+        return [] if found is None else [found]
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
         """The plan that communicates for the least time, or for ``enough_s``."""
+        raise NotImplementedError
 
 
-def _branch(jobs: Sequence[TdmJob], groups: _Exact, reading: Reading) -> Partition:
+def _branch(jobs: Sequence[TdmJob], groups: _Bounded, reading: Reading) -> Partition:
     """Partitions by their bounds, until no other one can be better."""
     rounds = Rounds(jobs, groups, groups.network.delta_s, reading)
     everybody = range(1, len(jobs))
@@ -92,7 +106,7 @@ def _branch(jobs: Sequence[TdmJob], groups: _Exact, reading: Reading) -> Partiti
     return best_by_bounds(bounds, lambda first, round_s: _partition(groups, rounds, first, reading, round_s))
 
 
-def _partition(groups: _Exact, rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
+def _partition(groups: _Bounded, rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
     """A partition; communication that hides behind the others' training need not be shorter than that."""
     rest = rounds.rest(first)
     delta = groups.network.delta_s if rest else 0.0
@@ -110,22 +124,11 @@ def _partition(groups: _Exact, rounds: Rounds, first: Group, reading: Reading, b
     return Partition((one, other), time)
 
 
-class _OneTree:
-    """Groups, placed by integer programs, with a tree for each job."""
+class _OneTree(_Bounded):
+    """Groups, placed by integer programs, with a tree for each job; bounds are NICs and training."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
-        self.jobs, self.network = jobs, network
-        self._bounds = TreeGroups(jobs, network)
-        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
-
-    def bound(self, group: Group) -> tuple[float, float]:
-        """NICs and training."""
-        return self._bounds.bound(group)
-
-    def options(self, group: Group) -> list[GroupPlan]:
-        """The best one."""
-        found = self.best(group, self.bound(group)[0])
-        return [] if found is None else [found]
+        super().__init__(jobs, network, TreeGroups(jobs, network))
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
         """The plan that communicates for the least time, or for ``enough_s``."""
@@ -295,22 +298,12 @@ SLIGHT: Final = 1e-6
 """relative: what is no better"""
 
 
-class _Wide:
+class _Wide(_Bounded):
     """Groups with stripes, placed by integer programs; the plans of `striped` are where they begin."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> None:
-        self.jobs, self.network = jobs, network
         self.striped = striped_groups(tuple(jobs), network, moves, seed)
-        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
-
-    def bound(self, group: Group) -> tuple[float, float]:
-        """NICs, training, and the fewest pods of each job."""
-        return self.striped.bound(group)
-
-    def options(self, group: Group) -> list[GroupPlan]:
-        """The best one."""
-        found = self.best(group, self.bound(group)[0])
-        return [] if found is None else [found]
+        super().__init__(jobs, network, self.striped)
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
         """The plan that communicates for the least time, or for ``enough_s``."""
