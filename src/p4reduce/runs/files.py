@@ -54,6 +54,14 @@ def faults_of(result: RunResult) -> list[str]:
     return faults
 
 
+COLUMNS: Final = (
+    "topology", "plan", "workers", "model", "collective", "elements", "lanes", "rate", "seed", "loss", "duplicate",
+    "reorder", "corrupt", "collectives", "communication_us", "bound_us", "ratio_to_bound", "bound_link",
+    "total_bytes", "busiest_bytes", "busiest_link", "bytes_per_iteration", "window", "slots", "slots_limited",
+    "resends", "saturated", "max_error", "error_bound", "test_accuracy", "baseline_accuracy", "target_accuracy",
+    "time_to_target_us", "prediction_differences", "result_sha256", "commit", "p4_json_sha256",
+)  # fmt: skip
+"""Of every run."""
 FLOW_COLUMNS: Final = ("time", "model_error_mean", "model_error_worst")
 """Of runs in the flow model, in addition."""
 LOSSY_COLUMNS: Final = ("loss_bound_us", "ratio_to_loss_bound")
