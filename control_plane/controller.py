@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 import finsy as fy
@@ -41,10 +40,11 @@ from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_p
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.event_loop import EventLoopThread
 
 
-class Controller:
+class Controller(Closable):
     """Programs every switch of a topology with one P4 program.
 
     Use it as a context manager, or call :meth:`start` and :meth:`close`. Methods block, may be called from any thread,
@@ -154,11 +154,6 @@ class Controller:
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def plan(self, request: PlanRequest, view: Topology | None = None) -> Plan:
         """Lay out a job and take its resources; :meth:`install` or :meth:`release` it. Raises `PlanError`.

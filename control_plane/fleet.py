@@ -6,8 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import finsy as fy
 from finsy.p4entity import P4Entity
@@ -42,6 +41,7 @@ from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.event_loop import EventLoopThread
 
 # How a controller knows that a switch began anew: a number among its entries goes where they go.
@@ -475,7 +475,7 @@ class Sighting:
     """Why it does not answer."""
 
 
-class Lookout:
+class Lookout(Closable):
     """Reads the nonce of each switch every ``LOOK_S``, by a new stream where the old one has ended.
 
     Runs beside whatever the controller does. Use as a context manager, or :meth:`close` it before the controller.
@@ -491,14 +491,6 @@ class Lookout:
     def close(self) -> None:
         """Look no more; may be called again."""
         self._loop.run(self._stop())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     async def _start(self, switches: Sequence[str]) -> list["asyncio.Task[None]"]:
         return [asyncio.create_task(self._follow(switch)) for switch in switches]

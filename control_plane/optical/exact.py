@@ -13,9 +13,8 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
+from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.optical.auxiliary import TRANSPONDER, WAVELENGTH, Fibres, Groomer, Taken
 from p4reduce.control_plane.optical.plan import GroomingPlan, Lightpath, OpticalError, slots_of
 from p4reduce.control_plane.scheduling.task import Task
@@ -34,14 +33,14 @@ Column = tuple[tuple[int, ...], int]
 """a path of nodes, and its wavelength; -1: whichever"""
 
 
-class _Program:
+class _Program(Rows):
     """Rows and columns as they come."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.cost: list[float] = []
         self.most: list[float] = []
         self.whole: list[int] = []
-        self._rows: list[tuple[dict[int, float], float, float]] = []
 
     def add(self, cost: float, most: float, *, whole: bool) -> int:
         """A column from 0 to ``most``."""
@@ -50,23 +49,9 @@ class _Program:
         self.whole.append(int(whole))
         return len(self.cost) - 1
 
-    def row(self, terms: dict[int, float], low: float, high: float) -> None:
-        """low <= sum <= high."""
-        self._rows.append((terms, low, high))
-
-    def solve(self, time_limit_s: float) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
+    def best(self, time_limit_s: float) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
         """Values and a lower bound; `OpticalError` where time was too short for any."""
-        entries = [(i, j, value) for i, (terms, _, _) in enumerate(self._rows) for j, value in terms.items()]
-        i, j, values = zip(*entries, strict=True)
-        matrix = coo_array((values, (i, j)), shape=(len(self._rows), len(self.cost))).tocsc()
-        _, low, high = zip(*self._rows, strict=True)
-        found = milp(
-            np.array(self.cost),
-            integrality=np.array(self.whole),
-            bounds=Bounds(0, np.array(self.most)),
-            constraints=LinearConstraint(matrix, low, high),
-            options={"time_limit": time_limit_s, "mip_rel_gap": 1e-6},
-        )
+        found = self.solve(self.cost, whole=self.whole, most=self.most, time_limit=time_limit_s, mip_rel_gap=1e-6)
         if found.x is None:
             raise OpticalError(f"exact: {found.message.strip()}; give it more time, or use best")
         return found.x, float(found.mip_dual_bound)
@@ -150,7 +135,7 @@ def _solved(
         program.row(load | dict.fromkeys(own, -float(fits)), -np.inf, 0)
         for arc in used:  # cuts: an edge needs a lightpath, whatever else shares it
             program.row({arc[a, b]: 1.0, arc[b, a]: 1.0} | dict.fromkeys(own, -1.0), -np.inf, 0)
-    values, dual = program.solve(time_limit_s)
+    values, dual = program.best(time_limit_s)
     columns = [column for column, number in light.items() for _ in range(round(values[number]))]
     trees = [
         [pair for pair in arcs if values[arc[pair]] > 0.5] if values[yes] > 0.5 else None

@@ -414,8 +414,6 @@ class Giver:
 # workers that are new, these read their data from the homes, and the next round begins. Who stays keeps its rank.
 
 
-Propose = Callable[[Task, NetworkState], tuple[Decision, list[Proposal]]]
-"""Plans for a task at its hosts; `PlanError` when there are none."""
 LEAST_LEFT: Final = 2
 """rounds of a task that is worth a move: the one that runs, and one more"""
 

@@ -6,8 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.records import to_json
@@ -35,6 +34,7 @@ from p4reduce.control_plane.orchestrator.options import (
 )
 from p4reduce.control_plane.placement.policies import QueueOrder, order_named
 from p4reduce.control_plane.scheduling.task import Task
+from p4switch.base.closing import Closable
 
 # The tables of the database, and how it is opened. `docs/scheduling.md` explains them.
 
@@ -307,7 +307,7 @@ Place = tuple[float, int, int]
 """rank, arrival and number of a task: where it stands in the queue"""
 
 
-class Store:
+class Store(Closable):
     """One SQLite file. Several processes may have it open; one at a time is the orchestrator.
 
     Every method that changes something is a transaction of its own, or part of the :meth:`transaction` around it.
@@ -331,14 +331,6 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

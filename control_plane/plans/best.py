@@ -220,14 +220,6 @@ def floor_ps(problem: Problem) -> int:
     return sum(ways) + (problem.chunks - 1) * max(problem.chunk_ps((worker, 1)) for worker in problem.workers)
 
 
-def predicted_parts_ps(problem: Problem, parts: list[Part]) -> int:
-    """How long an all-reduce takes with what :func:`fastest` chose, in ps."""
-    layout = parts[0].layout
-    if layout is None or isinstance(layout, TreeLayout):
-        return predicted_forest_ps(problem, parts)
-    return predicted_ps(problem, layout)
-
-
 def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:
     try:
         problem.capable  # noqa: B018  (raises where no switch can)

@@ -28,8 +28,6 @@ MOST_NODES: Final = 72
 """groups of workers and switches that aggregate; the program of more takes minutes"""
 QUICK_NODES: Final = 28
 """the program of so many takes a second or two"""
-_SOURCE: Final = -1
-"""the source of the flows, beside nodes that add (0 and up)"""
 
 
 @dataclass(frozen=True, slots=True)

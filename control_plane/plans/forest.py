@@ -59,6 +59,12 @@ def chunks_of(weights: Sequence[int], chunks: int) -> list[int]:
     return [b - a for a, b in pairwise(ends)]
 
 
+def shares(elements: int, weights: Sequence[int], lanes: int) -> list[tuple[int, int]]:
+    """Begin and end of each part of an array (``Plan.part_of``): whole chunks, in proportion to weights."""
+    ends = [min(elements, end * lanes) for end in accumulate(chunks_of(weights, -(-elements // lanes)))]
+    return list(zip([0, *ends], ends, strict=False))
+
+
 def tree_frames(problem: Problem, layout: TreeLayout) -> Counter[Hop]:
     """On each directed link, up and down, for a chunk."""
     up = layout.parent.items()

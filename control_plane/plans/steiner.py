@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.plans.kernels import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import direct, improve, priced
 from p4reduce.control_plane.plans.kernels.spanning import with_one_more
@@ -339,20 +340,10 @@ class _Model:
         self, *, integer: bool, limits: Ints | None, both_ways: bool, time_limit_s: float
     ) -> tuple[float, Floats, bool] | None:
         """Objective in units of the dearest arc, y, and whether it is proven; None when there is no solution."""
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
-        from scipy.sparse import csr_array  # noqa: PLC0415
-
         count, kinds = len(self.arcs), len(self.sources)
         size = count * (1 + kinds)
-        rows: list[tuple[int, int, float]] = []
-        low: list[float] = []
-        high: list[float] = []
-
-        def row(entries: "Mapping[int, float]", least: float, most: float) -> None:
-            rows.extend((len(low), column, value) for column, value in entries.items())
-            low.append(least)
-            high.append(most)
-
+        program = Rows()
+        row = program.row
         out, into = defaultdict(list), defaultdict(list)
         for place, (a, b) in enumerate(self.arcs):
             out[a].append(place)
@@ -379,17 +370,9 @@ class _Model:
             for link, places in users.items():
                 if len(places) > limits[link]:
                     row({place: float(count) for place, count in Counter(places).items()}, 0.0, float(limits[link]))
-        at = np.array(rows, np.float64).reshape(-1, 3)
-        matrix = csr_array((at[:, 2], (at[:, 0].astype(np.int64), at[:, 1].astype(np.int64))), shape=(len(low), size))
         objective = np.concatenate([self.costs / self.unit, np.zeros(size - count)])
         whole = np.concatenate([np.full(count, int(integer)), np.zeros(size - count)])
-        found = milp(
-            objective,
-            integrality=whole,
-            bounds=Bounds(0, 1),
-            constraints=LinearConstraint(matrix, low, high),
-            options={"time_limit": time_limit_s},
-        )
+        found = program.solve(objective, whole=whole, most=1, time_limit=time_limit_s)
         if found.x is None:
             return None
         return float(found.fun), np.asarray(found.x[:count], np.float64), found.status == 0

@@ -2,13 +2,14 @@
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.plans.kernels import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import along, merged_tree, walk
 from p4reduce.control_plane.plans.kernels.spanning import arborescence, shallow_tree
@@ -374,22 +375,12 @@ class _Model:
         return arcs
 
     def run(self, limits: Ints | None, *, both_ways: bool, time_limit_s: float) -> tuple[TreeLayout, int, bool] | None:
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
-        from scipy.sparse import csr_array  # noqa: PLC0415
-
         edges, hangs, able = self._edges, self._hangs, self._able
         x, h, z = len(edges), 2 * len(edges), 2 * len(edges) + len(hangs)
         size = z + len(able)
         count = {s: len(own) for s, own in self._hosts.items()}
-        rows: list[tuple[int, int, float]] = []
-        low: list[float] = []
-        high: list[float] = []
-
-        def row(entries: Mapping[int, float], least: float, most: float) -> None:
-            rows.extend((len(low), column, value) for column, value in entries.items())
-            low.append(least)
-            high.append(most)
-
+        program = Rows()
+        row = program.row
         for place, name in enumerate(able):
             out = [at for at, (a, _) in enumerate(edges) if a == name]
             into = [at for at, (_, b) in enumerate(edges) if b == name]
@@ -414,16 +405,8 @@ class _Model:
         most[x:h], most[h:z] = len(able), [count[s] for s, _ in hangs]
         whole = np.ones(size, np.int64)
         whole[x:h] = 0
-        table = np.array(rows, np.float64).reshape(-1, 3)
-        places = (table[:, 0].astype(np.int64), table[:, 1].astype(np.int64))
-        matrix = csr_array((table[:, 2], places), shape=(len(low), size))
-        found = milp(
-            costs / (max(self._costs, default=1) or 1),
-            integrality=whole,
-            bounds=Bounds(0, most),
-            constraints=LinearConstraint(matrix, low, high),
-            options={"time_limit": time_limit_s},
-        )
+        scale = max(self._costs, default=1) or 1
+        found = program.solve(costs / scale, whole=whole, most=most, time_limit=time_limit_s)
         if found.x is None:
             return None
         values = np.rint(found.x).astype(np.int64)

@@ -398,8 +398,6 @@ def asked_within(name: str) -> bool:
 # (Crux, SIGCOMM'24, section 4.3).
 
 
-TINY_CLASS: Final = 7
-PLAIN_CLASS: Final = 0
 JOB_CLASSES: Final = range(1, 7)
 
 

@@ -176,23 +176,6 @@ def check_matrix(matrix: Matrix, ports: int) -> None:
                 raise TdmError(f"circuits: {row[j]} from pod {i + 1} to {j + 1}, but {matrix[j][i]} back")
 
 
-def matching_of(matrix: Matrix, ports: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The OXC's connections: ((pod, port), (pod, port)) of every circuit, ports from 0, each used once.
-
-    Raises `TdmError` where there is no such matching.
-    """
-    check_matrix(matrix, ports)
-    taken = [0] * len(matrix)
-    found = []
-    for i, row in enumerate(matrix):
-        for j in range(i + 1, len(matrix)):
-            for _ in range(row[j]):
-                found.append(((i, taken[i]), (j, taken[j])))
-                taken[i] += 1
-                taken[j] += 1
-    return found
-
-
 def _needed(wanted: Floats, time: float) -> "np.typing.NDArray[np.int64]":
     return np.ceil(wanted / time * _SLACK).astype(np.int64)
 
@@ -611,67 +594,3 @@ def tournament(players: int) -> list[list[tuple[int, int]]]:
         )
         ring = [ring[0], ring[-1], *ring[1:-1]]
     return rounds
-
-
-@dataclass(frozen=True)
-class Flows:
-    """A demand on circuits over several hops."""
-
-    bytes: float
-    """over one circuit, T * B"""
-    sent: Floats
-    """(pods, pods, pods): [source, i, j] bytes that began at a pod, from i to j"""
-
-
-def multi_hop(demand: Floats, circuits: Any) -> Flows:
-    """The least time on given circuits where pods forward: the maximum concurrent flow.
-
-    Linear in u = 1 / T: flows of u D, sum over sources of f_ij <= L_ij. Here times T: flows of D, sum f_ij <= T L_ij,
-    least T; one commodity for each source. HiGHS.
-
-    Raises
-    ------
-    TdmError
-        When some pod cannot be reached.
-    """
-    from scipy.optimize import linprog  # noqa: PLC0415  (slow to import)
-    from scipy.sparse import csr_matrix  # noqa: PLC0415
-
-    capacity = np.asarray(circuits, np.float64)
-    pods = len(capacity)
-    arcs = [(i, j) for i in range(pods) for j in range(pods) if capacity[i, j] > 0]
-    sources = [s for s in range(pods) if demand[s].any()]
-    if not sources:
-        return Flows(0.0, np.zeros((pods, pods, pods)))
-    scale = float(demand.max())
-    width = len(arcs) * len(sources) + 1
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-    right: list[float] = []
-    for place, s in enumerate(sources):
-        for v in (pod for pod in range(pods) if pod != s):
-            for x, (i, j) in enumerate(arcs):
-                if v in (i, j):
-                    rows.append(len(right))
-                    columns.append(place * len(arcs) + x)
-                    values.append(1.0 if j == v else -1.0)
-            right.append(demand[s, v] / scale)
-    equal = csr_matrix((values, (rows, columns)), shape=(len(right), width))
-    rows, columns, values = [], [], []
-    for x, (i, j) in enumerate(arcs):
-        rows += [x] * (len(sources) + 1)
-        columns += [place * len(arcs) + x for place in range(len(sources))] + [width - 1]
-        values += [1.0] * len(sources) + [-capacity[i, j]]
-    upper = csr_matrix((values, (rows, columns)), shape=(len(arcs), width))
-    cost = np.zeros(width)
-    cost[-1] = 1.0
-    solver: Any = linprog
-    solved = solver(cost, A_ub=upper, b_ub=np.zeros(len(arcs)), A_eq=equal, b_eq=right, method="highs")
-    if solved.x is None:
-        raise TdmError("circuits: some pods that exchange data cannot reach each other; add ports, or circuits")
-    sent = np.zeros((pods, pods, pods))
-    for place, s in enumerate(sources):
-        for x, (i, j) in enumerate(arcs):
-            sent[s, i, j] = solved.x[place * len(arcs) + x] * scale
-    return Flows(float(solved.x[-1]) * scale, sent)

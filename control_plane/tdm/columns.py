@@ -37,8 +37,6 @@ entry = _compiler.entry
 I64 = np.dtype(np.int64)
 F64 = np.dtype(np.float64)
 
-EXACT_TERMINALS: Final = 8
-"""pods of a commodity up to which the least Steiner tree is exact; above, it is within a factor of two"""
 MOST_WAYS: Final = 8_000_000
 """numbers that say the next pod from each to each, of all columns of all-to-alls together"""
 SHORT: Final = 1e-9

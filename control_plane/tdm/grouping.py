@@ -1,7 +1,7 @@
 """Which jobs communicate in which process: Algorithm 1, ours, and all partitions there are."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from random import Random
@@ -120,11 +120,9 @@ class Rounds:
         self.jobs = jobs
         self.planner = planner
         self.delta_s, self.reading = delta_s, reading
-        self.evaluated = 0
 
     def of(self, first: Group) -> Partition | None:
         """The partition whose first group that is; None where it is impossible."""
-        self.evaluated += 1
         rest = self.rest(first)
         best: Partition | None = None
         for one, other in product(self.planner.options(first), self.planner.options(rest)):
@@ -178,6 +176,38 @@ def hill_climbing(rounds: Rounds) -> Partition:
         best = min(better, key=lambda one: one.round_s)
 
 
+def best_by_bounds(
+    bounds: Mapping[Group, float],
+    plan: Callable[[Group, float], Partition | None],
+    best: Partition | None = None,
+) -> Partition:
+    """The best of some partitions, planned in the order of their bounds until no other one can be better.
+
+    Parameters
+    ----------
+    bounds : mapping
+        By the first group of each partition.
+    plan : callable
+        From that group and the best round so far to the partition; None: it does not fit.
+    best : Partition or None
+        One that is known already.
+
+    Raises
+    ------
+    TdmError
+        None fits.
+    """
+    for group in sorted(bounds, key=lambda one: (bounds[one], one)):
+        if bounds[group] == NEVER or (best is not None and bounds[group] >= best.round_s * _SAME):
+            break
+        found = plan(group, NEVER if best is None else best.round_s)
+        if found is not None and (best is None or found.round_s < best.round_s):
+            best = found
+    if best is None:
+        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+    return best
+
+
 def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1, evaluations: int = 400) -> Partition:
     """Ours: flips and swaps, several starts; partitions are planned only if their bound beats the best so far.
 
@@ -200,17 +230,12 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
         group = _descend_gangs(start, rounds) if gangs else _descend(start, rounds.bound, jobs)
         candidates[group] = rounds.bound(group)
         candidates.setdefault(start, rounds.bound(start))
-    best: Partition | None = None
-    for group in sorted(candidates, key=lambda one: (candidates[one], one)):
-        if candidates[group] == NEVER or (best is not None and candidates[group] >= best.round_s * _SAME):
-            break
-        found = rounds.of(group)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
+    try:
+        best = best_by_bounds(candidates, lambda group, _: rounds.of(group))
+    except TdmError:
         for j in range(jobs):  # one that is impossible by itself says why
             rounds.planner.options((j,))
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+        raise
     seen = set(candidates)
     left = evaluations
     improved = True
@@ -241,16 +266,7 @@ def all_partitions(rounds: Rounds) -> Partition:
     others = range(1, jobs)
     groups = [(0, *chosen) for size in range(jobs) for chosen in combinations(others, size)]
     bounds = {group: rounds.bound(group) for group in groups}
-    best: Partition | None = None
-    for group in sorted(groups, key=lambda one: (bounds[one], one)):
-        if bounds[group] == NEVER or (best is not None and bounds[group] >= best.round_s * _SAME):
-            break
-        found = rounds.of(group)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
-    return best
+    return best_by_bounds(bounds, lambda group, _: rounds.of(group))
 
 
 def process_times(partition: Partition, delta_s: float, reading: Reading = "overlap") -> tuple[float, float]:

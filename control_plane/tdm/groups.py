@@ -352,7 +352,24 @@ def nic_bound_s(job: TdmJob, network: OpticalNetwork) -> float:
     return 2 * here * (job.units - here) * job.bytes / network.nic
 
 
-class TreeGroups:
+class KnownGroups:
+    """Groups that are planned once."""
+
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
+        self.jobs, self.network = jobs, network
+        self._known: dict[Group, list[GroupPlan]] = {}
+
+    def options(self, group: Group) -> list[GroupPlan]:
+        """As of :class:`GroupPlanner`."""
+        if group not in self._known:
+            self._known[group] = self._options(group) if group else [GroupPlan((), (), (), 0.0)]
+        return self._known[group]
+
+    def _options(self, group: Group) -> list[GroupPlan]:
+        raise NotImplementedError
+
+
+class TreeGroups(KnownGroups):
     """Ours: few pods, trees of ToRs, chunk pipelining, local search, several configurations for a2a."""
 
     def __init__(
@@ -364,10 +381,8 @@ class TreeGroups:
         restarts: int = 1,
         seed: int = 1,
     ) -> None:
-        self.jobs = jobs
-        self.network = network
+        super().__init__(jobs, network)
         self.moves, self.restarts, self.seed = moves, restarts, seed
-        self._known: dict[Group, list[GroupPlan]] = {}
         self._nic = [nic_bound_s(job, network) for job in jobs]
 
     def bound(self, group: Group) -> tuple[float, float]:
@@ -383,15 +398,8 @@ class TreeGroups:
         longest = max((self.jobs[j].compute_s for j in gangs), default=0.0)
         return max(self._nic[j] for j in group), max(longest, work / left if elastic else 0.0)
 
-    def options(self, group: Group) -> list[GroupPlan]:
-        """One for gangs; for elastic jobs one for each share of the GPUs, and one with whole pods."""
-        if group not in self._known:
-            self._known[group] = self._options(group)
-        return self._known[group]
-
     def _options(self, group: Group) -> list[GroupPlan]:
-        if not group:
-            return [GroupPlan((), (), (), 0.0)]
+        """One for gangs; for elastic jobs one for each share of the GPUs, and one with whole pods."""
         jobs = [self.jobs[j] for j in group]
         found = []
         for given in self.givens(group):
@@ -482,15 +490,13 @@ def _crossing_s(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, 
         return NEVER
 
 
-class SeedGroups:
+class SeedGroups(KnownGroups):
     """The source's: Algorithm 2, rings and stars, push and pull one after the other."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, *, direct: bool = False) -> None:
         """``direct``: no group for which some pod has too few ports; otherwise those take several configurations."""
-        self.jobs = jobs
-        self.network = network
+        super().__init__(jobs, network)
         self.direct = direct
-        self._known: dict[Group, list[GroupPlan]] = {}
         self._bounds = TreeGroups(jobs, network)
 
     def bound(self, group: Group) -> tuple[float, float]:
@@ -501,15 +507,8 @@ class SeedGroups:
         times = (self._bounds.bound((j,))[0] * (1 if self.jobs[j].kind == "a2a" else 2) for j in group)
         return max(times, default=0.0), training_s
 
-    def options(self, group: Group) -> list[GroupPlan]:
-        """One plan, or none."""
-        if group not in self._known:
-            self._known[group] = self._options(group)
-        return self._known[group]
-
     def _options(self, group: Group) -> list[GroupPlan]:
-        if not group:
-            return [GroupPlan((), (), (), 0.0)]
+        """One plan, or none."""
         jobs = [self.jobs[j] for j in group]
         try:
             given = share_gpus(jobs, self.network.all_gpus)

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.tdm.circuits import Reading, least_time, process_s
 from p4reduce.control_plane.tdm.columns import free_bytes
-from p4reduce.control_plane.tdm.grouping import Partition, Rounds
+from p4reduce.control_plane.tdm.grouping import Partition, Rounds, best_by_bounds
 from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, GroupPlanner, TreeGroups, planned
 from p4reduce.control_plane.tdm.jobs import (
     OpticalNetwork,
@@ -75,32 +76,37 @@ def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "o
     return _branch(jobs, _OneTree(jobs, network), reading)
 
 
-class _Exact(GroupPlanner, Protocol):
-    """Groups with their optima."""
+class _Bounded:
+    """Groups of which one plan is the best, with the bounds of others' plans."""
+
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, bounds: GroupPlanner) -> None:
+        self.jobs, self.network, self._bounds = jobs, network, bounds
+        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
+
+    def bound(self, group: Group) -> tuple[float, float]:
+        """As of the others."""
+        return self._bounds.bound(group)
+
+    def options(self, group: Group) -> list[GroupPlan]:
+        """The best one."""
+        found = self.best(group, self.bound(group)[0])
+        return [] if found is None else [found]
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
         """The plan that communicates for the least time, or for ``enough_s``."""
+        raise NotImplementedError
 
 
-def _branch(jobs: Sequence[TdmJob], groups: _Exact, reading: Reading) -> Partition:
+def _branch(jobs: Sequence[TdmJob], groups: _Bounded, reading: Reading) -> Partition:
     """Partitions by their bounds, until no other one can be better."""
     rounds = Rounds(jobs, groups, groups.network.delta_s, reading)
     everybody = range(1, len(jobs))
     firsts = [(0, *chosen) for size in range(len(jobs)) for chosen in combinations(everybody, size)]
     bounds = {first: rounds.bound(first) for first in firsts}
-    best: Partition | None = None
-    for first in sorted(firsts, key=lambda one: (bounds[one], one)):
-        if bounds[first] == NEVER or (best is not None and bounds[first] >= best.round_s * (1 - 1e-9)):
-            break
-        found = _partition(groups, rounds, first, reading, NEVER if best is None else best.round_s)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
-    return best
+    return best_by_bounds(bounds, lambda first, round_s: _partition(groups, rounds, first, reading, round_s))
 
 
-def _partition(groups: _Exact, rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
+def _partition(groups: _Bounded, rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
     """A partition; communication that hides behind the others' training need not be shorter than that."""
     rest = rounds.rest(first)
     delta = groups.network.delta_s if rest else 0.0
@@ -118,22 +124,11 @@ def _partition(groups: _Exact, rounds: Rounds, first: Group, reading: Reading, b
     return Partition((one, other), time)
 
 
-class _OneTree:
-    """Groups, placed by integer programs, with a tree for each job."""
+class _OneTree(_Bounded):
+    """Groups, placed by integer programs, with a tree for each job; bounds are NICs and training."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
-        self.jobs, self.network = jobs, network
-        self._bounds = TreeGroups(jobs, network)
-        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
-
-    def bound(self, group: Group) -> tuple[float, float]:
-        """NICs and training."""
-        return self._bounds.bound(group)
-
-    def options(self, group: Group) -> list[GroupPlan]:
-        """The best one."""
-        found = self.best(group, self.bound(group)[0])
-        return [] if found is None else [found]
+        super().__init__(jobs, network, TreeGroups(jobs, network))
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
         """The plan that communicates for the least time, or for ``enough_s``."""
@@ -190,54 +185,40 @@ class _Program:
         self.first_units = len(self.columns)
         self.first_circuits = self.first_units + len(jobs) * network.pods
         self.width = self.first_circuits + len(self.pairs)
-        self._rows: list[tuple[dict[int, float], float, float]] = []
+        self._rows = Rows()
 
     def solve(self) -> Packed | None:
         """A solution, or None where there is none."""
         pods, seats, scale = self.network.pods, self.network.pod_gpus, 1.0 / self.limit
         for j, job in enumerate(self.jobs):
             own = [(x, column) for x, (k, column) in enumerate(self.columns) if k == j]
-            self._row({x: 1.0 for x, _ in own}, 1.0, 1.0)
-            self._row({self._n(j, i): 1.0 for i in range(pods)}, job.units, job.units)
+            self._rows.row({x: 1.0 for x, _ in own}, 1.0, 1.0)
+            self._rows.row({self._n(j, i): 1.0 for i in range(pods)}, job.units, job.units)
             for i in range(pods):
                 inside = {x: 1.0 for x, column in own if i in column.pods}
                 if job.kind == "a2a":
                     spread = {x: -float(column.units[i]) for x, column in own if column.units[i]}
-                    self._row({self._n(j, i): 1.0, **spread}, 0.0, 0.0)
+                    self._rows.row({self._n(j, i): 1.0, **spread}, 0.0, 0.0)
                 else:
-                    self._row({self._n(j, i): 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
-                    self._row({self._n(j, i): 1.0, **{x: -float(seats) for x in inside}}, -np.inf, 0.0)
+                    self._rows.row({self._n(j, i): 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
+                    self._rows.row({self._n(j, i): 1.0, **{x: -float(seats) for x in inside}}, -np.inf, 0.0)
         for i in range(pods):
-            self._row({self._n(j, i): 1.0 for j in range(len(self.jobs))}, -np.inf, seats)
+            self._rows.row({self._n(j, i): 1.0 for j in range(len(self.jobs))}, -np.inf, seats)
             ports = {self.first_circuits + e: 1.0 for e, pair in enumerate(self.pairs) if i in pair}
-            self._row(ports, -np.inf, self.network.ports)
+            self._rows.row(ports, -np.inf, self.network.ports)
         for e, pair in enumerate(self.pairs):
             loads = {x: load(self.jobs[j], column, pair) * scale for x, (j, column) in enumerate(self.columns)}
             used = {x: value for x, value in loads.items() if value}
-            self._row({self.first_circuits + e: -1.0, **used}, -np.inf, 0.0)
+            self._rows.row({self.first_circuits + e: -1.0, **used}, -np.inf, 0.0)
         return self._answer()
 
     def _n(self, job: int, pod: int) -> int:
         return self.first_units + job * self.network.pods + pod
 
-    def _row(self, values: dict[int, float], low: float, high: float) -> None:
-        self._rows.append((values, low, high))
-
     def _answer(self) -> Packed | None:
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (slow to import)
-        from scipy.sparse import coo_matrix  # noqa: PLC0415
-
-        at = [(row, x, value) for row, (values, _, _) in enumerate(self._rows) for x, value in values.items()]
-        rows, xs, values = zip(*at, strict=True)
-        shape = (len(self._rows), self.width)
-        matrix = coo_matrix((np.array(values), (np.array(rows), np.array(xs))), shape=shape).tocsc()
-        limits: Any = LinearConstraint(matrix, [low for _, low, _ in self._rows], [high for _, _, high in self._rows])
         top = np.full(self.width, float(max(self.network.pod_gpus, self.network.ports)))
         top[: self.first_units] = 1.0
-        solver: Any = milp
-        solved = solver(
-            np.zeros(self.width), constraints=limits, bounds=Bounds(0.0, top), integrality=np.ones(self.width)
-        )
+        solved = self._rows.solve(np.zeros(self.width), whole=np.ones(self.width), most=top)
         if solved.x is None:
             return None
         whole = np.round(solved.x).astype(int)
@@ -317,22 +298,12 @@ SLIGHT: Final = 1e-6
 """relative: what is no better"""
 
 
-class _Wide:
+class _Wide(_Bounded):
     """Groups with stripes, placed by integer programs; the plans of `striped` are where they begin."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> None:
-        self.jobs, self.network = jobs, network
         self.striped = striped_groups(tuple(jobs), network, moves, seed)
-        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
-
-    def bound(self, group: Group) -> tuple[float, float]:
-        """NICs, training, and the fewest pods of each job."""
-        return self.striped.bound(group)
-
-    def options(self, group: Group) -> list[GroupPlan]:
-        """The best one."""
-        found = self.best(group, self.bound(group)[0])
-        return [] if found is None else [found]
+        super().__init__(jobs, network, self.striped)
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
         """The plan that communicates for the least time, or for ``enough_s``."""
@@ -390,13 +361,10 @@ def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ..
 
 def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, beaten: float) -> Units | None:
     """Where units lie with the least bytes over the circuits of ``matrix``; None: no way has fewer than ``beaten``."""
-    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (slow to import)
-    from scipy.sparse import coo_matrix  # noqa: PLC0415
-
     pods, seats = network.pods, network.pod_gpus
     joined = {(a, b) for a, b in combinations(range(pods), 2) if matrix[a][b]}
     scale = max(job.bytes * (1 if job.kind != "a2a" else job.units**2) for job in jobs)
-    rows: list[tuple[dict[int, float], float, float]] = []
+    rows = Rows()
     whole: list[int] = []
     top: list[float] = []
     loads: dict[Edge, dict[int, float]] = {pair: {} for pair in joined}
@@ -413,16 +381,16 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
         seated.append(n)
         columns = list(spreads(job, pods, seats))
         picked = [variable(1, 1) for _ in columns]
-        rows.append((dict.fromkeys(picked, 1.0), 1.0, 1.0))
-        rows.append((dict.fromkeys(n, 1.0), job.units, job.units))
+        rows.row(dict.fromkeys(picked, 1.0), 1.0, 1.0)
+        rows.row(dict.fromkeys(n, 1.0), job.units, job.units)
         for i in range(pods):
             inside = [x for x, own in zip(picked, columns, strict=True) if own[i]]
             if job.kind == "a2a":
                 spread = {x: -float(own[i]) for x, own in zip(picked, columns, strict=True) if own[i]}
-                rows.append(({n[i]: 1.0, **spread}, 0.0, 0.0))
+                rows.row({n[i]: 1.0, **spread}, 0.0, 0.0)
             else:
-                rows.append(({n[i]: 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf))
-                rows.append(({n[i]: 1.0, **dict.fromkeys(inside, -float(seats))}, -np.inf, 0.0))
+                rows.row({n[i]: 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
+                rows.row({n[i]: 1.0, **dict.fromkeys(inside, -float(seats))}, -np.inf, 0.0)
         # Shares of what is asked: numbers of about 1 are what the solver's tolerances are made for.
         wanted: dict[tuple[int, ...], dict[int, float]] = {}
         size = 2.0 * job.bytes * job.units**2 / 4 if job.kind == "a2a" else float(job.bytes)
@@ -441,19 +409,14 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
                     carried[y] = 1.0
                     for edge in tree:
                         loads[edge][y] = size / scale
-            rows.append(({**asked, **carried}, 0.0, 0.0))
-    rows += [({row[i]: 1.0 for row in seated}, -np.inf, seats) for i in range(pods)]
-    rows += [({time: -float(matrix[a][b]), **own}, -np.inf, 0.0) for (a, b), own in loads.items()]
-    at = [(row, x, value) for row, (values, _, _) in enumerate(rows) for x, value in values.items()]
-    places, xs, values = zip(*at, strict=True)
-    shape = (len(rows), len(top))
-    program = coo_matrix((np.array(values), (np.array(places), np.array(xs))), shape=shape).tocsc()
-    limits: Any = LinearConstraint(program, [low for _, low, _ in rows], [high for _, _, high in rows])
+            rows.row({**asked, **carried}, 0.0, 0.0)
+    for i in range(pods):
+        rows.row({row[i]: 1.0 for row in seated}, -np.inf, seats)
+    for (a, b), carried in loads.items():
+        rows.row({time: -float(matrix[a][b]), **carried}, -np.inf, 0.0)
     cost = np.zeros(len(top))
     cost[time] = 1.0
-    solver: Any = milp
-    solved = solver(cost, constraints=limits, bounds=Bounds(0.0, np.array(top)), integrality=np.array(whole),
-                    options={"mip_rel_gap": SLIGHT})  # fmt: skip
+    solved = rows.solve(cost, whole=whole, most=top, mip_rel_gap=SLIGHT)
     if solved.x is None or float(solved.x[time]) * scale >= beaten:
         return None
     return tuple(tuple(round(float(solved.x[x])) for x in row) for row in seated)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.control_plane.tdm.columns import Commodity, Packing, Stripe, free_bytes, pack_trees
-from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, Striped, TreeGroups
+from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, KnownGroups, Striped, TreeGroups
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, busiest_nic_s, on_hosts
 from p4reduce.control_plane.tdm.packing import MOVES, Edge, Packed, pack, parts_of
 from p4reduce.control_plane.tdm.schedule import Matrix, Route
@@ -323,13 +323,13 @@ def _spread(units: int, free: Sequence[int]) -> Iterator[tuple[int, ...]]:
                 yield (count, *rest)
 
 
-class StripedGroups:
+class StripedGroups(KnownGroups):
     """Stripes with relays over whole circuits; placements by local search. The same group gives the same plans."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, *, moves: int = MOVES, seed: int = 1) -> None:
-        self.jobs, self.network, self.seed = jobs, network, seed
+        super().__init__(jobs, network)
+        self.seed = seed
         self.trees = TreeGroups(jobs, network, moves=moves, seed=seed)
-        self._known: dict[Group, list[GroupPlan]] = {}
         self._small = network.pods <= 6
 
     def bound(self, group: Group) -> tuple[float, float]:
@@ -347,15 +347,8 @@ class StripedGroups:
             return nic_s, training_s
         return (max(nic_s, least / circuits / self.network.circuit) if circuits else NEVER), training_s
 
-    def options(self, group: Group) -> list[GroupPlan]:
-        """One for gangs; for elastic jobs one for each number of GPUs that is tried."""
-        if group not in self._known:
-            self._known[group] = self._options(group)
-        return self._known[group]
-
     def _options(self, group: Group) -> list[GroupPlan]:
-        if not group:
-            return [GroupPlan((), (), (), 0.0)]
+        """One for gangs; for elastic jobs one for each number of GPUs that is tried."""
         found = []
         for given in self.trees.givens(group):
             plan = self.plan(group, given)

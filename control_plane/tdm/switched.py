@@ -13,6 +13,7 @@ from p4reduce.control_plane.tdm.grouping import (
     Partition,
     Rounds,
     all_partitions,
+    best_by_bounds,
     hill_climbing,
     neighbours,
     process_times,
@@ -46,7 +47,7 @@ from p4reduce.control_plane.tdm.jobs import (
 from p4reduce.control_plane.tdm.packing import Edge, Packed, pack, parts_of, paths
 from p4reduce.control_plane.tdm.registry import Options, register_scheduler
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Process, Schedule
-from p4reduce.control_plane.tdm.stripes import BETTER, LARGE, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
+from p4reduce.control_plane.tdm.stripes import LARGE, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
 
 
 @register_scheduler("seed")
@@ -210,15 +211,8 @@ def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) ->
     near = {first: 0.0}
     for one in neighbours(first, len(jobs)):
         near[one] = rounds.bound(one)
-    for group in sorted(near, key=lambda one: (near[one], one))[:_CANDIDATES]:
-        if best is not None and near[group] >= best.round_s * BETTER:
-            break
-        found = rounds.of(group)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
-    return best
+    nearest = dict(sorted(near.items(), key=lambda item: (item[1], item[0]))[:_CANDIDATES])
+    return best_by_bounds(nearest, lambda group, _: rounds.of(group), best)
 
 
 # Circuits that stay never go dark: one configuration for both groups, or two with much in common.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from pprint import pformat
 from typing import Any, Final
@@ -99,11 +99,6 @@ _ELEMENTS: Final = 64 * 40 - 7
 GIVEN: Final = ("generation", "base", "slots", "stats")
 
 
-def numbers_of(draws: Draws) -> tuple[int, int, int]:
-    """Of a student: the older controller's election id, the first multicast group and the first replication id."""
-    return draws.integer("election", 20, 900), draws.integer("group", 3, 9), draws.integer("rid", 10, 30)
-
-
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 06."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
@@ -116,7 +111,7 @@ class _Grader:
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
-        self.held = Held(*numbers_of(task.personal))
+        self.held = Held.of(task.personal)
         self._known: dict[int, tuple[Wrong | None, Wrong | None]] = {}
 
     def steps(self) -> list[Step]:
@@ -212,11 +207,6 @@ class _Grader:
         return None
 
 
-def _parameters(draws: Draws) -> Mapping[str, str]:
-    election, group, rid = numbers_of(draws)
-    return {"election": str(election), "group": str(group), "rid": str(rid)}
-
-
 LAB: Final = Lab(
     number="06",
     name="06-a-tree-by-program",
@@ -230,5 +220,5 @@ LAB: Final = Lab(
     files=(FILE,),
     grade=grade,
     praise="any network, summed up by its switches",
-    parameters=_parameters,
+    parameters=lambda draws: Held.of(draws).parameters(),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,19 @@ from p4reduce_course.controllers.diagnose import (
     check_order,
     check_untouched,
 )
-from p4reduce_course.controllers.room import Forgery, Held, Room, check_refused, drawn, packet, plan_of, told, wired
+from p4reduce_course.controllers.room import (
+    Forgery,
+    Held,
+    Room,
+    check_refused,
+    drawn,
+    epoch_of,
+    packet,
+    parameters_of,
+    plan_of,
+    told,
+    wired,
+)
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
@@ -286,12 +298,6 @@ _TITLES: Final = (
 )
 
 
-def numbers_of(draws: Draws) -> tuple[int, int, int, int]:
-    """Of a student: the older controller's election id, first multicast group, replication id and epoch."""
-    high, low = draws.integer("election", 20, 900), draws.integer("group", 3, 9)
-    return high, low, draws.integer("rid", 10, 30), draws.integer("epoch", 3, 90)
-
-
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 07."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
@@ -304,7 +310,7 @@ class _Grader:
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
-        self.numbers = numbers_of(task.personal)
+        self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._known: dict[int, dict[str, Wrong]] = {}
 
     def steps(self) -> list[Step]:
@@ -324,15 +330,14 @@ class _Grader:
     def _played(self, number: int) -> dict[str, Wrong]:
         """What is wrong, by act."""
         scene = draw(self.draws, number)
-        *held, first_epoch = self.numbers
-        with Room(scene.topology, Held(*held), edges=False) as room:
+        with Room(scene.topology, self.held, edges=False) as room:
 
             def ask(name: str, *arguments: Any) -> Any:
                 return self.code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             found: dict[str, Wrong] = {}
             over: Wrong | None = None
-            play = Play(scene, room, ask, first_epoch, self.path)
+            play = Play(scene, room, ask, self.first_epoch, self.path)
             for name, act in play.acts():
                 try:
                     if over is not None:
@@ -343,10 +348,6 @@ class _Grader:
                     if name != "entries":  # what is wrong with them shows in what follows
                         over = found[name]
             return found
-
-
-def _parameters(draws: Draws) -> Mapping[str, str]:
-    return dict(zip(("election", "group", "rid", "epoch"), map(str, numbers_of(draws)), strict=True))
 
 
 LAB: Final = Lab(
@@ -362,5 +363,5 @@ LAB: Final = Lab(
     files=(FILE,),
     grade=grade,
     praise="two jobs that do not mix, whoever else sends",
-    parameters=_parameters,
+    parameters=parameters_of,
 )

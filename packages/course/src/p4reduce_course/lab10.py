@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_apart, check_cleared, check_entries, check_gone, check_open
-from p4reduce_course.controllers.room import Held, Room, Words, drawn, plan_of, told, wired
+from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
@@ -208,12 +208,6 @@ _MOMENTS: Final = 6
 """parts of a sum, in each of which a root dies once"""
 
 
-def numbers_of(draws: Draws) -> tuple[int, int, int, int]:
-    """Of a student: the older controller's election id, first multicast group, replication id and epoch."""
-    high, low = draws.integer("election", 20, 900), draws.integer("group", 3, 9)
-    return high, low, draws.integer("rid", 10, 30), draws.integer("epoch", 3, 90)
-
-
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 10."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
@@ -226,8 +220,7 @@ class _Grader:
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
-        *held, self.first_epoch = numbers_of(task.personal)
-        self.held = Held(*held)
+        self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._before: frozenset[str] = frozenset()  # switches of the last tree
 
     def steps(self) -> list[Step]:
@@ -333,10 +326,6 @@ class _Grader:
         return self.draws.choice("which leaf", leaves)
 
 
-def _parameters(draws: Draws) -> Mapping[str, str]:
-    return dict(zip(("election", "group", "rid", "epoch"), map(str, numbers_of(draws)), strict=True))
-
-
 LAB: Final = Lab(
     number="10",
     name="10-failures",
@@ -351,5 +340,5 @@ LAB: Final = Lab(
     files=(FILE,),
     grade=grade,
     praise="sums are exact, whichever switch dies when",
-    parameters=_parameters,
+    parameters=parameters_of,
 )

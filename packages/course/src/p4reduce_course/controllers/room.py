@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import finsy as fy
@@ -32,6 +31,7 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.wire import PacketType, headers, pack
 from p4reduce_course.controllers.diagnose import Book
+from p4reduce_course.frame.lab import Draws
 from p4reduce_course.frame.report import LOOK, Wrong, counted
 from p4reduce_course.sandbox.process import Untold
 from p4switch.base.event_loop import EventLoopThread
@@ -347,6 +347,25 @@ class Held:
     first_group: int
     first_rid: int
 
+    @classmethod
+    def of(cls, draws: Draws) -> Held:
+        """Of a student."""
+        return cls(draws.integer("election", 20, 900), draws.integer("group", 3, 9), draws.integer("rid", 10, 30))
+
+    def parameters(self) -> dict[str, str]:
+        """For README and skeleton."""
+        return {"election": str(self.election), "group": str(self.first_group), "rid": str(self.first_rid)}
+
+
+def epoch_of(draws: Draws) -> int:
+    """The first epoch of a student's jobs."""
+    return draws.integer("epoch", 3, 90)
+
+
+def parameters_of(draws: Draws) -> dict[str, str]:
+    """What an older controller has, and the first epoch, for README and skeleton."""
+    return {**Held.of(draws).parameters(), "epoch": str(epoch_of(draws))}
+
 
 class Room:
     """Switches of a topology with their program and base entries; use as a context manager.
@@ -380,7 +399,7 @@ class Room:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._opened.close()
 
     def _pass(self, microseconds: int) -> None:

@@ -15,13 +15,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import p4reduce
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.sandbox.confine import MIB, Limits, undumpable
 from p4reduce_course.sandbox.messages import LIMIT, LOAD, MessageError, pack, unpack
+from p4switch.base.closing import Closable
 
 Service = Callable[..., Any]
 """``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
@@ -52,7 +52,7 @@ class Process(Protocol):
         """Send SIGKILL."""
 
 
-class Apart(ABC):
+class Apart(Closable, ABC):
     """Something of a student's in a confined process; ``call`` runs one of its functions.
 
     Every failure of it is raised as Wrong: it is the student's, and what follows in the same process fails alike.
@@ -80,12 +80,6 @@ class Apart(ABC):
         self._until = 0.0
         self._idle_s = 0.0
         self._spent_s = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """What a function of the student's returns. Raises Wrong."""

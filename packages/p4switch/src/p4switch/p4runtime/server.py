@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
 from typing import Final, Self
 
 import grpc
@@ -335,7 +334,5 @@ class P4RuntimeServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -65,13 +65,6 @@ class Scope:
             scope = scope.parent
         return None
 
-    def outermost(self) -> "Scope":
-        """The scope of the program."""
-        scope = self
-        while scope.parent is not None:
-            scope = scope.parent
-        return scope
-
     def add(self, name: str, what: Any) -> Any:
         """Adds a name; what it named in this scope before, if that is not an overload of the same function."""
         before = self.names.get(name)
