@@ -41,7 +41,7 @@ class SlotPool:
         return count
 
     def allocate(self, count: int) -> int:
-        """The base of ``count`` slots (a power of two), a multiple of ``count``; `PlanError` when none is left."""
+        """Allocate ``count`` slots, a power of two; returns the base, a multiple of ``count``. `PlanError` if full."""
         if count < 1 or count & (count - 1):
             raise ValueError(f"slots come in powers of two, not {count}")
         base = self._first_fit(count)

@@ -1,4 +1,4 @@
-"""From a request to a plan: lay out, choose the window, take the switches' resources."""
+"""Making a plan from a request: lay it out, choose the window, take the switches' resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -34,11 +34,11 @@ from p4reduce.topologies import Topology
 from p4reduce.workers.specs import CLOSED, MOST_CHILDREN
 from p4switch.base.values import PS_PER_US
 
-# What a planner's answer must hold. A failure here is the planner's mistake, not the user's.
+# Checks of a planner's answer. A failure here is a fault of the planner, not of the user.
 
 
 def check_layout(problem: Problem, layout: Layout) -> None:
-    """Raise `PlanError` when a layout is not one of the problem's workers: names the switch or host."""
+    """Raise `PlanError` when a layout does not fit the problem's workers; names the switch or host."""
     if isinstance(layout, TreeLayout):
         _check_tree(problem, layout)
     elif isinstance(layout, RingLayout):
@@ -85,7 +85,7 @@ def _check_tree(problem: Problem, layout: TreeLayout) -> None:
 
 
 def _check_paths(problem: Problem, paths: Mapping[Pair, Path]) -> None:
-    """Paths are chains of links from end to end, over switches, none of them twice."""
+    """Check that paths are chains of links from end to end, over switches, without a node twice."""
     topology = problem.topology
     for (source, destination), path in paths.items():
         whole = path[:1] == (source,) and path[-1:] == (destination,) and len(path) > 1
@@ -99,9 +99,9 @@ def _check_paths(problem: Problem, paths: Mapping[Pair, Path]) -> None:
 
 
 HOST_WINDOW = 65_536
-"""chunks in flight of a plan of hosts, at most: what an endpoint keeps in memory"""
+"""largest number of chunks in flight of a host-side plan: what an endpoint keeps in memory"""
 SHARE: Final = 8
-"""of the largest range of slots that is free, a plan takes at most this part for late chunks"""
+"""divisor of the largest free range of slots: a plan takes at most this part for late chunks"""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class PlanRequest:
 
 
 def make_plan(topology: Topology, request: PlanRequest, resources: Resources) -> Plan:
-    """Lay out a job and take what it needs of the switches; :func:`release_plan` gives it back.
+    """Lay out a job and take its resources in the switches; :func:`release_plan` releases them.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
 
 
 def window_range(topology: Topology, request: PlanRequest) -> tuple[int, int]:
-    """The least window that keeps a plan's busiest link busy, and the one that it gets where slots are plenty.
+    """The least window that keeps a plan's busiest link busy, and the window that it gets when slots are plenty.
 
     `PlanError` when the request cannot be met.
     """
@@ -252,7 +252,7 @@ def window_range(topology: Topology, request: PlanRequest) -> tuple[int, int]:
 
 
 def release_plan(plan: Plan, resources: Resources) -> None:
-    """Give back a plan's slots, groups and replication ids (its generation is gone for good)."""
+    """Release a plan's slots, groups and replication ids (its generation is never used again)."""
     resources.release(plan.grant)
 
 
@@ -277,7 +277,7 @@ def _problem(topology: Topology, request: PlanRequest) -> Problem:
 
 
 def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
-    """The plan's name, with what was chosen where 'best' chose, and its layout."""
+    """The plan's name, with the choice of 'best' if it chose, and its layout."""
     if request.layout is not None:
         return request.plan, request.layout
     if request.plan in FORESTS:
@@ -289,12 +289,12 @@ def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
 
 
 def _times(request: PlanRequest, times: PlanTimes) -> PlanTimes:
-    """With chunks as far apart as was asked for."""
+    """The times, with chunks at least as far apart as requested."""
     return replace(times, chunk_ps=max(times.chunk_ps, request.pace_ps or 0))
 
 
 def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
-    """The window that was asked for, or one that keeps links busy."""
+    """The requested window, or one that keeps links busy."""
     if request.window is not None:
         return request.window
     if isinstance(layout, TreeLayout):
@@ -304,7 +304,7 @@ def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
 
 
 def _levels(layout: TreeLayout) -> int:
-    """Of switches that aggregate."""
+    """Number of levels of switches that aggregate."""
 
     def level(name: str) -> int:
         return 1 if name == layout.root else 1 + level(layout.parent[name])
@@ -313,7 +313,7 @@ def _levels(layout: TreeLayout) -> int:
 
 
 def _window(request: PlanRequest, wanted: int, slots: int) -> int:
-    """Chunks in flight. With a deadline as many as slots allow: all that wait for somebody are to be open at once."""
+    """Chunks in flight; with a deadline as many as slots allow, so that all chunks with missing workers can be open."""
     if not slots:
         return wanted
     most = slots // _parts(request)
@@ -321,18 +321,18 @@ def _window(request: PlanRequest, wanted: int, slots: int) -> int:
 
 
 def _parts(request: PlanRequest) -> int:
-    """Windows in a plan's slots."""
+    """Number of windows in a plan's slots."""
     return 2 if request.deadline_ps is None else CLOSED
 
 
 def _take(
     problem: Problem, request: PlanRequest, layout: Layout, wanted: int, plenty: int, resources: Resources
 ) -> tuple[int, Grant]:
-    """Slots and the grant; of the fullest switch there may be fewer slots than the window wants.
+    """Slots and the grant; the fullest switch may have fewer slots than the window wants.
 
-    Relays have their own slots, as many as switches would grant that nobody uses.
+    Relays have their own slots, as many as switches without other jobs would grant.
 
-    plenty: slots that are better where there are many.
+    plenty: a better number of slots, used if switches have many.
     """
     if not isinstance(layout, TreeLayout):
         return 0, resources.grant((), 1)
@@ -362,7 +362,7 @@ def _take(
 def _aggregators(
     problem: Problem, layout: Layout, paths: Mapping[Pair, Path], grant: Grant, request: PlanRequest
 ) -> tuple[tuple[Aggregator, ...], tuple[Aggregator, ...]]:
-    """Switches and relays, root first, level by level; children are workers in rank order, then switches."""
+    """Switches and relays, each root first, level by level; children are workers in rank order, then switches."""
     if not isinstance(layout, TreeLayout):
         return (), ()
     udp_ports = request.udp_ports
@@ -375,7 +375,7 @@ def _aggregators(
         for name in names:
             children = sorted(layout.children[name], key=lambda child: (order.get(child, len(order)), child))
             above = problem.server if name == layout.root else layout.parent[name]
-            relay = name in order  # and the first of its own children
+            relay = name in order  # it is the first of its own children
             parent = address(problem.topology, paths[(name, above)], udp_ports) if above else None
             share = Share(name, 0, grant.slots, 0, (0,) * len(children)) if relay else shares[name]
             found[relay].append(
