@@ -1,10 +1,10 @@
-"""Minimum spanning trees over a complete graph of overlay nodes, and what one node more would save."""
+"""Minimum spanning trees over a complete graph of overlay nodes, and the savings of an additional node."""
 
 import numpy as np
 
 from p4reduce.control_plane.plans.kernels import FAR, NEVER, ONCE, Array, kernel
 
-# Cheapest directed trees over a complete graph of overlay nodes, and proofs of how cheap larger ones could be.
+# Cheapest directed trees over a complete graph of overlay nodes, and lower bounds on the cost of larger ones.
 
 
 @kernel
@@ -105,7 +105,7 @@ def cheapest(matrix: Array, root: int, limit: int) -> int:
 
 @kernel
 def _merge(cost: Array, least: Array, pick: Array, path: Array, node: int) -> None:
-    """A cycle of picks becomes the node of it that is given; nothing leads to the others any more."""
+    """Merge a cycle of picks into its node ``node``; no arcs lead to the others any more."""
     k = len(cost)
     row = cost[node]
     row -= least[node]
@@ -125,7 +125,7 @@ def _merge(cost: Array, least: Array, pick: Array, path: Array, node: int) -> No
 
 @kernel
 def _parents(chosen: Array, owners: Array) -> Array:
-    """What the arcs of all levels come to: one of a large set replaces those of the sets in it that it leaves, too."""
+    """Parents from the arcs of all levels: an arc of a large set also replaces those of its parts that it leaves."""
     k = len(chosen)
     parent = np.full(k, -1, np.int32)
     taken = np.empty(k, np.bool_)
@@ -145,7 +145,7 @@ def _parents(chosen: Array, owners: Array) -> Array:
 def _contract(
     cost: Array, arcs: Array, pick: Array, number: Array, top: int, size: int, count: int, smaller: Array, shrunk: Array
 ) -> None:
-    """Nodes of a cycle become one; leaving it costs what an arc adds to the pick that it replaces."""
+    """Merge the nodes of a cycle; leaving it costs what an arc adds to the pick that it replaces."""
     smaller[:count, :count] = FAR * 4
     for i in range(size):
         if i == top:
@@ -159,7 +159,7 @@ def _contract(
 
 @kernel
 def _cycles(pick: Array, owner: Array) -> int:
-    """Number the cycles of a functional graph, and every node outside one, in ``owner``; their count."""
+    """Number the cycles of a functional graph, and every node outside them, in ``owner``; returns the cycles' count."""
     k = len(pick)
     mark = np.full(k, -1, np.int32)
     owner[:k] = -1
@@ -240,7 +240,7 @@ def bottom_up(parent: Array) -> Array:
 def with_one_more(
     matrix: Array, parent: Array, to: Array, rows: Array, extra: int, reach: Array, attached: Array, times: Array
 ) -> Array:
-    """Cost of minimum spanning trees with one node more each, attachments included; O(k + hosts) a node.
+    """Cost of minimum spanning trees with one additional node, attachments included; O(k + hosts) for each node.
 
     A new node's tree is made of the old tree's edges and its own: of every cycle that they close the dearest edge
     goes (Chin and Houck, Algorithms for updating minimal spanning trees, 1978).
@@ -279,7 +279,7 @@ def with_one_more(
 
 @kernel
 def attached_with(reach: Array, attached: Array, times: Array) -> Array:
-    """What all attachments cost with one node more each, int64 (n,); the rest as in `with_one_more`."""
+    """The cost of all attachments with one additional node each, int64 (n,); the rest as in `with_one_more`."""
     total = np.zeros(reach.shape[1], np.int64)
     for h in range(len(attached)):
         count, most, row = times[h], attached[h], reach[h]
@@ -384,21 +384,21 @@ def shallow_tree(
 
 # Moves of the local search where links weigh differently in the two directions.
 #
-# What a set costs with one node more, less or another takes an arborescence each. Bounds say beforehand which of
-# them cannot be cheaper, so that few are computed; what is found is the same as without them.
+# The cost of a set with one node more, less or exchanged takes an arborescence each. Bounds exclude most of them
+# beforehand; the result is the same as without bounds.
 
 
 _TRIED = 12
-"""nodes that are priced exactly when one is added"""
+"""number of nodes that are priced exactly when one is added"""
 _EXCHANGED = 3
-"""the same for each node that is given up"""
+"""the same for each node that is removed"""
 
 
 @kernel
 def better_directed(
     order: Array, rows: Array, first: int, leaf: bool, hosts: Array, store: Array, price: int
 ) -> tuple[int, Array]:
-    """A cheaper set with one node more, less or another, and its price; else the set and the price given.
+    """A cheaper set with one node more, less or exchanged, and its price; else the given set and price.
 
     Parameters
     ----------
@@ -617,7 +617,7 @@ def _nearest(root: int, to: Array, rows: Array, extra: int) -> tuple[Array, Arra
 
 @kernel
 def _crossed(owners: Array, leaving: Array) -> Array:
-    """What the sets that contain row but not column sum up to, int64 (k, k)."""
+    """Sum over the sets that contain row but not column, int64 (k, k)."""
     k = owners.shape[1]
     total = np.zeros((k, k), np.int64)
     for level in range(len(owners)):
@@ -630,7 +630,7 @@ def _crossed(owners: Array, leaving: Array) -> Array:
 
 @kernel
 def _relief(owners: Array, leaving: Array, star: int, asked: Array, less: Array) -> int:
-    """What it takes to make the sets with node i, but without ``star``, cheaper by ``asked[i]``: large ones first."""
+    """Reduction that makes the sets with node i, but without ``star``, cheaper by ``asked[i]``: large ones first."""
     k, total = len(asked), 0
     for level in range(len(owners) - 1, -1, -1):
         less[:] = 0
@@ -646,7 +646,7 @@ def _relief(owners: Array, leaving: Array, star: int, asked: Array, less: Array)
 
 @kernel
 def _submatrix(matrix: Array, position: int) -> Array:
-    """The matrix without a row and its column."""
+    """The matrix without one row and its column."""
     k = len(matrix) - 1
     found = np.empty((k, k), np.int64)
     for i in range(k):
@@ -657,7 +657,7 @@ def _submatrix(matrix: Array, position: int) -> Array:
 
 @kernel
 def with_node(order: Array, node: int, leaf: bool) -> Array:
-    """The set with a node, a leaf still last."""
+    """The set with an additional node, a leaf still last."""
     k = len(order)
     found = np.empty(k + 1, np.int32)
     found[:k] = order
@@ -681,16 +681,16 @@ def without(order: Array, position: int) -> Array:
 
 @kernel
 def cheap_tree(matrix: Array, must: int) -> tuple[int, Array]:
-    """An approximate Steiner tree: cost, and parents, int32 (n,); -1 at the root (node 0), -2 of what is left out.
+    """An approximate Steiner tree: cost, and parents, int32 (n,); -1 at the root (node 0), -2 for nodes left out.
 
-    A minimum spanning tree over a set of nodes; single ones are added to the set or taken out while that saves most.
+    A minimum spanning tree over a set of nodes; in each step the node is added or removed that saves most.
 
     Parameters
     ----------
     matrix : int64 (n, n)
         Symmetric, with the costs of edges.
     must : int
-        The first so many nodes are in every tree.
+        Number of first nodes that are in every tree.
     """
     inside = np.zeros(len(matrix), np.bool_)
     inside[:must] = True
@@ -712,7 +712,7 @@ def cheap_tree(matrix: Array, must: int) -> tuple[int, Array]:
 
 @kernel
 def spanning(matrix: Array, inside: Array) -> tuple[int, Array]:
-    """Minimum spanning tree over the nodes that are ``inside``, node 0 one of them (Prim, O(n^2))."""
+    """Minimum spanning tree over the nodes that are ``inside``, node 0 among them (Prim, O(n^2))."""
     n = len(matrix)
     parent = np.full(n, -2, np.int32)
     near = np.full(n, NEVER, np.int64)
