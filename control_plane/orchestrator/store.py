@@ -388,7 +388,7 @@ class Store:
     def term(self) -> int:
         """The present orchestrator's term; `StoreError` before :meth:`take_charge`."""
         if self._term is None:
-            raise StoreError(f"{self.path}: nobody has taken charge of it; call take_charge() first")
+            raise StoreError(f"{self.path}: no orchestrator has taken charge of it; call take_charge() first")
         return self._term
 
     def check_charge(self) -> None:

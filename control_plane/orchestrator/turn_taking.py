@@ -283,7 +283,7 @@ class Holding:
         row = self._store.schedules.active()
         if row is None or row.schedule is None:
             why = "there is none" if row is None else row.fault
-            raise TdmError(f"the schedule of the running tasks cannot be read ({why}); nobody joins before their end")
+            raise TdmError(f"the schedule of the running tasks cannot be read ({why}); no task joins before their end")
         schedule = row.schedule
         ended = frozenset(plan.job for plan in schedule.jobs) - set(running)
         laid: Laid = {}

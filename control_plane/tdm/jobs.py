@@ -117,7 +117,7 @@ class TdmJob:
         if not 1 <= self.units <= MOST_UNITS:
             raise TdmError(f"{where}: workers: must be between 1 and 2^20")
         if self.units == 1:
-            raise TdmError(f"{where}: workers: one unit has nobody to communicate with; give it 2 or leave it out")
+            raise TdmError(f"{where}: workers: one unit has no other to communicate with; give it 2 or leave it out")
         if self.hosts and len(self.hosts) != self.units:
             raise TdmError(f"{where}: workers: {self.units} units, but {len(self.hosts)} names of hosts")
         if self.hosts and self.elastic:
