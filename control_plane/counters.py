@@ -266,7 +266,7 @@ def _loads(plan: Plan, elements: int, operation: Operation) -> tuple[dict[Hop, F
 
 _BINS: Final = 2048
 _REPAIRS: Final = 1e-9
-"""probability of so many losses of a frame in a row on a hop that longer sequences are left out"""
+"""losses of a frame in a row on a hop are modelled up to the number whose probability falls below this"""
 
 
 def lossy_bound_ps(bound_ps: int, loss: float, parts: Sequence[tuple[Plan, int]], operation: Operation) -> int:

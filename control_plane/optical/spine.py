@@ -80,7 +80,7 @@ class Spine:
 
 @dataclass(frozen=True)
 class Run:
-    """A pair that is joined in consecutive slots: port 2 c of the first leaf, port 2 c + 1 of the other (c: channel).
+    """A pair that is joined in consecutive slots: by port 2 c of the first leaf and 2 c + 1 of the other (c: channel).
 
     Ports are counted among those that rotate.
     """

@@ -41,7 +41,7 @@ class Queue:
     """Waiting tasks in the order of the options, which the database stores so that submitted tasks are ranked by it."""
 
     def __init__(self, store: Store, options: Options) -> None:
-        """`PlanError` for an order that is not known."""
+        """Raise `PlanError` for an unknown order."""
         self._store = store
         self._order = order_named(options.order)
         self._tried: Place = _BEFORE_ALL

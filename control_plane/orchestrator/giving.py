@@ -179,7 +179,7 @@ class Placer:
     """
 
     def __init__(self, topology: Topology, computing: ComputingManager, policy: str) -> None:
-        """`PlanError` for a policy that is not known."""
+        """Raise `PlanError` for an unknown policy."""
         placement_named(policy)
         self._racks = Racks(topology)
         self._computing = computing

@@ -42,7 +42,7 @@ from p4reduce.control_plane.scheduling.task import Task
 VERSION: Final = 2
 """version of the tables; a database with another version is refused"""
 APPLICATION: Final = 0x50345244
-"""'P4RD': the application id by which SQLite files are told apart"""
+"""'P4RD': the application id that marks the file as a database of p4reduce"""
 BUSY_S: Final = 30.0
 """longest wait in seconds for another process that writes"""
 

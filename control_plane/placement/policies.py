@@ -329,7 +329,7 @@ def packed_share(cluster: Cluster, task: Task, room: Room, allowed: Iterable[str
 
 
 def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) -> list[str]:
-    """Of some racks the largest, and those with which as few racks are enough as with the largest.
+    """The largest of some racks, and racks with which as few racks suffice as with the largest.
 
     ``left``: hosts of all racks, each fewer than ``count``; together they have enough.
     """

@@ -106,7 +106,7 @@ SHARE: Final = 8
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a job asks for.
+    """The requirements of a job.
 
     Attributes
     ----------
@@ -118,30 +118,30 @@ class PlanRequest:
         Host of the parameter server; needed by 'ps' and by push and pull. 'ps' takes the topology's first server
         when none is named.
     lanes : int or None
-        32-bit lanes of a full packet; None: those of the switches' program (where there are none, 256).
+        32-bit lanes of a full packet; None: those of the switches' program (without one, 256).
     window : int or None
-        Chunks in flight; None: chosen from rate and round trip. The slots are the next power of two of twice that;
-        where it was chosen more, if switches have plenty (:data:`SHARE`), so that a late chunk holds up none behind it.
+        Chunks in flight; None: chosen from rate and round trip. The number of slots is twice the window, rounded up to
+        a power of two; a chosen window gets more if switches have plenty (:data:`SHARE`): late chunks delay none then.
     max_slots : int or None
-        Never take more slots of a switch.
+        Largest number of slots to take in a switch.
     priority : int or None
-        0..7, 7 leaves first; None: the program's default queue.
+        0..7, 7 is served first; None: the program's default queue.
     load : mapping
-        What is already used of directed links, bit/s by (node, port).
+        Load of directed links, bit/s by (node, port).
     udp_ports : mapping
         UDP ports of hosts that do not use INC's own.
     deadline_ps : int or None
-        Chunks are closed without those who are missing when they have been open for so long (picoseconds, a microsecond
-        at least); None: never. In the network, without a server. Then a window is an eighth of the slots, of which the
-        plan takes half of the largest free range where no window is asked for.
+        Time in ps (at least a microsecond) after which an open chunk is closed without missing contributions; None: no
+        deadline. Only in the network and without a server. The window is then an eighth of the slots, of which the plan
+        takes half of the largest free range if no window is requested.
     layout : Layout or None
         A layout that was made elsewhere (by a scheduling policy); then ``plan`` is only its name.
     elements : int or None
         float32 elements of a typical collective, for plan 'best'; None: a million.
     pace_ps : int or None
-        Least time between two chunks, for a tree that shares its links with others of its task; None: as links allow.
+        Least time between two chunks, for a tree that shares links with others of its task; None: as links allow.
     part : tuple of int
-        Of a plan of one of several trees at once, as of :class:`~p4reduce.control_plane.plans.plan.Plan`.
+        Part of a tree among several, as in :class:`~p4reduce.control_plane.plans.plan.Plan`.
     """
 
     plan: str = "steiner"

@@ -330,7 +330,7 @@ def packing(problem: Problem) -> list[Part]:
 
 
 def fastest_of(packer: Packer) -> list[Part]:
-    """Of several numbers of trees, the one with the least predicted time; up to 1 % more for fewer trees."""
+    """The packing, among several numbers of trees, with the least predicted time; up to 1 % more for fewer trees."""
     found = [(predicted_forest_ps(packer.problem, parts), parts) for parts in candidates(packer)]
     if not found:
         raise PlanError(f"plan {PACKING}: no trees were found that switches could forward")

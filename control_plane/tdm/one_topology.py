@@ -478,7 +478,7 @@ def _plan(
 
 
 def _times(own: Alone, other: Alone, place: int, mode: Mode, policy: str) -> tuple[float, float]:
-    """When a job's window opens and when it trains: the first trains at 0, the second when the first has trained."""
+    """Opening of a job's window and start of its training: the first trains at 0, the second after the first."""
     if mode == "gated":
         return (own.train_s, 0.0) if place == 0 else (max(own.train_s + other.train_s, other.period_s), other.train_s)
     shift = time_shift(other, own) if policy == "cassini" and place == 1 else 0.0

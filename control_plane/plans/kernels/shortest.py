@@ -314,27 +314,27 @@ def direct(starts: Array, heads: Array, cost: Array, capable: Array, source: int
 def settled(
     starts: Array, heads: Array, cost: Array, source: int, distance: Array, arc: Array, tied: Array
 ) -> tuple[Array, bool]:
-    """Dijkstra's algorithm with an indexed heap of four children a node: O((n + m) log n).
+    """Dijkstra's algorithm with an indexed heap with four children a node: O((n + m) log n).
 
     Parameters
     ----------
     starts, heads : int32 (n + 1,), (m,)
-        Arcs of node i are ``starts[i] .. starts[i + 1] - 1``; where each leads.
+        Arcs of node i are ``starts[i] .. starts[i + 1] - 1``; ends of arcs.
     cost : int64 (m,)
-        Of arcs, 0 or more; :data:`FAR` closes one.
+        Cost of arcs, 0 or more; :data:`FAR` closes one.
     source : int
-        Where ways begin.
+        Node at which paths begin.
     distance : int64 (n,)
-        Filled with distances; :data:`FAR` where there is no way.
+        Filled with distances; :data:`FAR` where there is no path.
     arc : int32 (n,)
-        Filled with last arcs of ways; -1 at the source and where there is no way.
+        Filled with last arcs of paths; -1 at the source and where there is no path.
     tied : bool (n,)
-        Filled: whether other ways are as short.
+        Filled: whether other paths are as short.
 
     Returns
     -------
     int32 (r,), bool
-        Nodes that ways reach, nearest first; whether an arc on the way costs nothing.
+        Nodes with a path, nearest first; whether some arc on the paths costs nothing.
     """
     n = len(starts) - 1
     distance[:], arc[:], tied[:] = FAR, -1, False
@@ -374,7 +374,7 @@ def settled(
 
 @kernel
 def _sink(keys: Array, nodes: Array, place: Array, size: int) -> None:
-    """Fill the top of the heap with what stands behind its last node."""
+    """Replace the top of the heap by its last node, and restore the heap."""
     key, node, at = keys[size], nodes[size], 0
     while True:
         first = 4 * at + 1
@@ -396,25 +396,25 @@ def _sink(keys: Array, nodes: Array, place: Array, size: int) -> None:
 def shortest(
     starts: Array, heads: Array, reverse: Array, cost: Array, words: Array, source: int, inward: bool
 ) -> tuple[Array, Array]:
-    """Shortest ways under all three words: where several are short by the first, the others decide.
+    """Shortest paths under all three words: among paths equally short by the first, the others decide.
 
     Parameters
     ----------
     starts, heads, cost, source
         As in `settled`.
     reverse : int32 (m,)
-        The arc of the same link the other way.
+        The arc of the same link in the other direction.
     words : int64 (m, 3)
         Weights, most significant word first: of the arc itself, or with ``inward`` of its reverse; the first ones are
         in ``cost``.
     inward : bool
-        False: ways from the source. True: ways to the source.
+        False: paths from the source. True: paths to the source.
 
     Returns
     -------
     int64 (3, n), int32 (n,)
-        Distances (:data:`FAR` where there is no way), and the last arc of a way from the source, or the first arc
-        of a way to it; -1 at the source and where there is no way.
+        Distances (:data:`FAR` where there is no path), the last arc of a path from the source, or the first arc
+        of a path to it; -1 at the source and where there is no path.
     """
     n = len(starts) - 1
     distance = np.full((3, n), FAR, np.int64)
@@ -450,16 +450,16 @@ def shortest(
 
 @kernel
 def along(arcs: Array, ends: Array, times: Array) -> Array:
-    """Sums over the ways of `shortest`.
+    """Sums over the paths of `shortest`.
 
     Parameters
     ----------
     arcs : int32 (n,)
         First (or last) arcs.
     ends : int32 (m,)
-        The node at which a way goes on behind its first arc (or before its last).
+        The node after a path's first arc (or before its last).
     times : int64 (m,)
-        What to add up.
+        Values of arcs to add up.
 
     Returns
     -------
@@ -485,7 +485,7 @@ def along(arcs: Array, ends: Array, times: Array) -> Array:
 
 @kernel
 def walk(arcs: Array, heads: Array, node: int, used: Array) -> None:
-    """Count the arcs of the way from a node along first arcs in ``used``, int32 (m,)."""
+    """Count the arcs of the path from a node along first arcs in ``used``, int32 (m,)."""
     while arcs[node] >= 0:
         used[arcs[node]] += 1
         node = heads[arcs[node]]

@@ -26,8 +26,8 @@ def arborescence(matrix: Array, root: int) -> tuple[int, Array]:
 def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
     """Cheapest tree directed to a root (Chu and Liu 1965, Edmonds 1967), O(k^2) for each level, and its dual.
 
-    On every level each node picks its cheapest parent; cycles become the nodes of the next level. What these picks
-    cost in addition is the dual: the least that leaving a node, or a set of nodes that became one, must cost. On no
+    On every level each node picks its cheapest parent; cycles become the nodes of the next level. The additional
+    cost of these picks is the dual: the least cost of leaving a node, or a set of merged nodes. On no
     arc do the sets that it leaves sum up to more than it costs; all of them together sum up to the cheapest tree.
 
     Parameters
@@ -73,7 +73,7 @@ def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
 
 @kernel
 def cheapest(matrix: Array, root: int, limit: int) -> int:
-    """What `arborescence` costs, in O(k^2); if that is not below the limit, a lower bound that is not below it either.
+    """The cost of `arborescence`, in O(k^2); if it is not below the limit, a lower bound that is not below it, either.
 
     Cycles are merged as soon as a path of picks closes one (Gabow, Galil, Spencer and Tarjan 1986), row by row.
     """
@@ -465,7 +465,7 @@ def better_directed(
 
 @kernel
 def _attachments(reach: Array, nodes: Array) -> tuple[Array, Array, Array]:
-    """Of every attached switch: distances to the nearest and the next node, and the position of the nearest."""
+    """For every attached switch: distances to the nearest and the next node, and the position of the nearest."""
     first, second = np.full(len(reach), FAR, np.int64), np.full(len(reach), FAR, np.int64)
     position = np.zeros(len(reach), np.int64)
     for h in range(len(reach)):
@@ -491,7 +491,7 @@ def _added(
     price: int,
     tried: int,
 ) -> tuple[int, Array]:
-    """The best set with one node more, as `better_directed`.
+    """The best set with one node more, as in `better_directed`.
 
     Parameters
     ----------
@@ -500,9 +500,9 @@ def _added(
     matrix, parent : int64 (k, k), int32 (k,)
         The set's distances and its tree.
     held, least : int64 (n,), int64 (n,)
-        Of the set with each node: the hosts' ways, and what it costs at least (changed).
+        For the set with each node: the hosts' paths, and a lower bound on its cost (changed).
     tried : int
-        Sets that are priced exactly: those that promise most.
+        Number of the most promising sets, which are priced exactly.
     """
     to, away, _ = store
     k, root, extra = len(order), len(order) - 1 if leaf else 0, ONCE if leaf else 0
@@ -530,10 +530,10 @@ def _added(
 
 @kernel
 def at_most(matrix: Array, parent: Array, root: int, to: Array, away: Array, rows: Array, extra: int) -> Array:
-    """Upper bounds of what directed trees with one node more each cost, int64 (n,), attachments left out.
+    """Upper bounds on the cost of directed trees with one more node each, int64 (n,), without attachments.
 
-    The new node hangs on the nearest overlay node; those take it as their parent that gain by it and are not above
-    that one.
+    The new node is a child of the nearest overlay node; nodes that gain by it and are not above that one
+    take it as their parent.
 
     Parameters
     ----------
@@ -564,7 +564,7 @@ def at_most(matrix: Array, parent: Array, root: int, to: Array, away: Array, row
 def at_least(
     owners: Array, leaving: Array, root: int, to: Array, away: Array, rows: Array, extra: int
 ) -> tuple[Array, Array, Array]:
-    """What one node more adds to the cost of the cheapest directed tree at least.
+    """Lower bounds on what one more node adds to the cost of the cheapest directed tree.
 
     A dual of the tree (`branching`) becomes one of the larger tree, whose cost it bounds from below: the new node joins
     all sets that its nearest overlay node is in; other sets get cheaper where arcs to the new node ask for it.
@@ -603,7 +603,7 @@ def at_least(
 
 @kernel
 def _nearest(root: int, to: Array, rows: Array, extra: int) -> tuple[Array, Array]:
-    """Distance to the nearest overlay node, int64 (n,), and which that is, int64 (n,)."""
+    """Distance to the nearest overlay node, int64 (n,), and its number, int64 (n,)."""
     n = to.shape[1]
     near, nearest = np.full(n, NEVER, np.int64), np.zeros(n, np.int64)
     for i in range(len(rows)):
