@@ -209,7 +209,7 @@ class Packer:
         """Lower bound in ps on every packing: the optimum's rate, and the path between the workers farthest apart."""
         routes, workers = self.problem.paths, self.problem.workers
         lengths = (self.problem.frame_bytes, frame_bytes(0))
-        first = workers[0]  # the farthest two are at least as far apart as one of them from any other
+        first = workers[0]  # a lower bound: the farthest two are at least as far apart as the first and any other
         there = max(sum(routes.latency_ps(first, other, length) for length in lengths) for other in workers[1:])
         return (self.problem.chunks - 1) * self.optimum[0] * self.unit_ps + there
 

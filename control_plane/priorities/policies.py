@@ -145,7 +145,7 @@ def _best(others: Steps, around: int, period: int, length: int) -> int:
     return int(np.argmin(costs))
 
 
-# Orders in which no two known jobs tie; so any of them makes jobs of one link interleave.
+# Orders without ties between known jobs, each of which makes jobs on one link interleave.
 
 
 @register_priority_policy("random")

@@ -488,7 +488,7 @@ class _Table:
         splits: list[Ints] = []
         for child in self._children:
             own = self._tables[child].best[step]
-            options = np.full((limit + 1, limit + 1), _NONE, np.int64)  # [k, of these to the child]
+            options = np.full((limit + 1, limit + 1), _NONE, np.int64)  # [k, number of these in the child's subtree]
             for given in range(limit + 1):
                 options[given:, given] = total[: limit + 1 - given] + own[given]
             splits.append(options.argmin(axis=1))

@@ -24,7 +24,7 @@ from p4reduce.control_plane.tdm.schedule import Matrix, Route
 # - (4) has a factor of 2 for RAR and A2A, and (1) sums over both sub-phases: each would count twice. Corrected: 1.
 # - (4) counts GPUs (G), (5) units (AN): equal only if a unit is one GPU, as it is here. A_i = AN_i (U - 1) F.
 # - (5) prints F_i for F_p, F_r and F_a, and A for R in its second line. A ring's link carries F (m - 1) / m in a
-#   sub-phase, not F. PN of the pod that has the PS is 0: it sends itself nothing over the OXC.
+#   sub-phase, not F. PN of the pod that has the PS is 0: it sends nothing to itself over the OXC.
 
 
 Phase = Literal[1, 2]

@@ -42,7 +42,7 @@ from p4reduce.control_plane.tdm.switched import agree, nameless, striped_groups,
 #     sum_c x_jc = 1,  sum_i n_ij = g_j,  x_in(j, i) <= n_ij <= s x_in(j, i),  sum_j n_ij <= s,
 #     sum_jc x_jc load(j, c, i, k) <= B T L_ik,  sum_k L_ik <= R,  L symmetric and whole.
 #
-# T is found by bisection: every feasible answer gives a smaller T of its own.
+# T is found by bisection: every feasible solution has a T of its own, which may be smaller.
 
 
 PODS: Final = 5
@@ -302,14 +302,14 @@ def exact_one_tree(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Opt
 
 # `exact`: groups, placement, circuits, and stripes along all Steiner trees at once, to 4 pods.
 #
-# With the circuits L given the program of a group is linear but for who lies where, so there is one for each L up to
-# relabelling of pods (to which no circuit can be added):
+# For given circuits L the program of a group is linear except for the placement, so there is one program for each L
+# to which no circuit can be added, up to relabelling of pods:
 #
 #     min T,  sum_S x_jS = 1,  sum_t y_jSt = F_j x_jS,  sum_i n_ij = g_j,  x_jS <= n_ij <= s x_jS (i in S),
 #     sum_j n_ij <= s,  sum y_jSt [e in t] <= B L_e T,   x_jS in {0, 1}, n whole, y >= 0,
 #
 # with all Steiner trees t of every set of pods S. An a2a has a column for each way to spread its units, and a flow
-# along all paths for each pair of its pods. The best plan so far cuts all programs after it.
+# along all paths for each pair of its pods. The best plan so far bounds all later programs.
 
 
 WIDE_PODS: Final = 4

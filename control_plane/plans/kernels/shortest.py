@@ -339,7 +339,7 @@ def settled(
     n = len(starts) - 1
     distance[:], arc[:], tied[:] = FAR, -1, False
     keys, nodes = np.empty(n, np.int64), np.empty(n, np.int32)  # the heap
-    place = np.full(n, -1, np.int32)  # of nodes in it
+    place = np.full(n, -1, np.int32)  # positions of nodes in the heap
     order, done = np.empty(n, np.int32), 0
     free = False
     distance[source], keys[0], nodes[0], size = 0, 0, source, 1
@@ -440,7 +440,7 @@ def shortest(
                 a, b = second[above] + words[out, 1], third[above] + words[out, 2]
                 if a < second[node] or (a == second[node] and b < third[node]):
                     second[node], third[node], arc[node] = a, b, out
-                    # Of nodes that are equally far, one that came later may have shown a better way.
+                    # Among nodes at the same distance, a later one may have given a better path.
                     again = free
     if inward:
         for node in order[1:]:

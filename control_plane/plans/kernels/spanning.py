@@ -42,7 +42,7 @@ def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
     """
     k = len(matrix)
     costs = np.empty((2, k, k), np.int64)
-    arcs = np.empty((2, k, k), np.int32)  # of the matrix, for which those of a level stand: tail * k + head
+    arcs = np.empty((2, k, k), np.int32)  # the matrix's arcs (tail * k + head) behind a level's
     arcs[0] = np.arange(k * k).reshape(k, k)
     chosen, owners, leaving = np.empty((k, k), np.int32), np.empty((k, k), np.int32), np.zeros((k, k), np.int64)
     owners[0] = np.arange(k)
@@ -87,7 +87,7 @@ def cheapest(matrix: Array, root: int, limit: int) -> int:
             pick[i] = cost[i].argmin()
             least[i] = cost[i, pick[i]]
             total += least[i]
-    path = np.full(k, -1, np.int32)  # on which a node was met first
+    path = np.full(k, -1, np.int32)  # the path on which a node was first met
     path[root] = k
     for start in range(k):
         at = start
@@ -426,7 +426,7 @@ def better_directed(
     top = len(order) - 2 if leaf else 0  # the root of smaller sets
     for position in range(first, len(order) - leaf):
         rest = (np.where(nodes == position, otherwise, attached) * times).sum()
-        # Where the root goes, too, the dual proves nothing.
+        # If the root is removed, too, the dual proves nothing.
         if position == root or total - leaving[0, position] + rest < after:
             cost = cheapest(_submatrix(matrix, position), top, after - rest) + rest
             if cost < after:
@@ -554,7 +554,7 @@ def at_most(matrix: Array, parent: Array, root: int, to: Array, away: Array, row
     for v in range(n):
         at = nearest[v]
         while at != root:
-            # Those above the new node keep their parents.
+            # Nodes above the new node keep their parents.
             prices[v] += max(0, matrix[at, parent[at]] - away[rows[at], v])
             at = parent[at]
     return prices
