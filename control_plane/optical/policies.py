@@ -20,7 +20,7 @@ MUS: Final = (0.0, 0.5, 2.0)
 """values of mu, the cost of a fibre, that `best` tries"""
 FEW: Final = Way(phi=0.0, mu=1000.0)
 SHORT: Final = Way(phi=0.0, lam=1000.0)
-"""the least number of fibres, and the least number of kilometres"""
+"""weights for the fewest fibres, and for the fewest kilometres"""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def predicted_forest_ps(problem: Problem, parts: Sequence[Part]) -> int:
     A worker sends the lanes of a tree after the round trip of the frame with its exponents, which takes longer in some
     trees, and for some workers, than for others. Each directed link therefore gets the chunks of each tree from a
     different time on, is busy with them, and the last of them still has to reach its end. The last link decides, or the
-    last tree: its busiest link, its pace and its slots limit the distance of its chunks.
+    last tree: its busiest link, its pace and its slots set the spacing of its chunks.
     """
     shares = chunks_of([part.weight for part in parts], problem.chunks)
     in_flight = (1 << (slots_of_each(len(parts)).bit_length() - 1)) // 2 if len(parts) > 1 else MOST_CHUNKS

@@ -174,7 +174,7 @@ class Plan:
 
     @property
     def lead(self) -> int:
-        """Chunks by which exponents are agreed ahead: as many as a chunk may wait for its predecessor in the slot."""
+        """Number of chunks by which exponents are agreed ahead: the largest window that the slots allow."""
         return self.slots // (2 if self.deadline_ps is None else CLOSED)
 
     def deadline_us(self, aggregator: Aggregator) -> int | None:

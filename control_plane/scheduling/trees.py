@@ -183,7 +183,7 @@ def first_fit(view: View, *, ecmp: bool = False) -> StarLayout:
 
 
 def least_copies(view: View) -> int:
-    """Lower bound on the copies of a star of the task on links, both directions together: the number of links."""
+    """Lower bound on a star's copies of a frame on links, both directions together: the links of shortest paths."""
     paths, task = view.problem.paths, view.task
     return 2 * sum(paths.distance(worker, task.server) for worker in task.workers)
 
