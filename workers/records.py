@@ -173,7 +173,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "prompt",
         ),
         # Congestion (`kernels/sender.py`): flight: chunks sent and neither answered nor lost. cwnd and its like in
-        # CHUNKs; held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
+        # CHUNKs; held_back, cut_order: transmissions before these were on their way when the window was full, or was
+        # cut.
         *_integers("adaptive", "flight", "cwnd", "initial", "floor", "threshold", "keep", "brake", "brake_ps"),
         *_integers("held_back", "cut_order", "base_rtt", "last_rtt", "echo"),
         *_integers("cwnd_low", "cwnd_high", "cwnd_sum", "answers", "cuts", "braked", "lost_by_order", "lost_by_time"),
@@ -190,8 +191,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("rank", "size", "segment", "rx_low", "rx_start", "rx_end", "rx_high", "reported", "reportable"),
         *_integers("cells", "held", "ack_every", "acks_sent", "acks_due", "poll"),
         # Selective acknowledgements (`kernels/ring.py`): how far the window may reach beyond a gap; the latest
-        # transmission when a loss was noticed, and the least time-out from then on; new frames since the last one that told of
-        # them; frames that were sent again and are to be confirmed, the latest, and whether one was in already; whether
+        # transmission when a loss was noticed, and the least time-out from then on; new frames since the last one that
+        # told of them; frames that were sent again and are to be confirmed, the latest, and whether one was in already; whether
         # a poll is to be answered.
         *_integers("lossy", "rto_lossy", "unreported", "confirming", "repeated", "early", "polled"),
         ("confirm", "i8", (4,)),

@@ -1,9 +1,9 @@
-"""The least lightpaths for a few tasks in a small network, by mixed-integer linear programming (HiGHS).
+"""The cheapest lightpaths for a few tasks in a small network, by mixed-integer linear programming (HiGHS).
 
 A virtual link joins two nodes by whole lightpaths, over the shortest paths by fibres and by kilometres. A task's tree
 is a set of arcs of virtual links away from the global model's node that carries a unit of flow to each of its nodes
-(bidirected, which bounds better than undirected cuts). Wavelengths are assigned afterwards, by backtracking; where W do
-not do, the program is solved again with a variable for each path and wavelength.
+(bidirected, which gives better bounds than undirected cuts). Wavelengths are assigned afterwards, by backtracking; if W
+do not suffice, the program is solved again with a variable for each path and wavelength.
 """
 
 from collections import defaultdict
@@ -27,10 +27,10 @@ MOST_NODES: Final = 8
 MOST_TASKS: Final = 8
 BLOCKED: Final = 1000.0
 EDGE: Final = 1e-3
-"""what an edge of a tree costs: less than any lightpath"""
+"""cost of an edge of a tree: less than any lightpath"""
 
 Column = tuple[tuple[int, ...], int]
-"""a path of nodes, and its wavelength; -1: whichever"""
+"""a path of nodes, and its wavelength; -1: any"""
 
 
 class _Program(Rows):
@@ -43,7 +43,7 @@ class _Program(Rows):
         self.whole: list[int] = []
 
     def add(self, cost: float, most: float, *, whole: bool) -> int:
-        """A column from 0 to ``most``."""
+        """Add a column with values from 0 to ``most``."""
         self.cost.append(cost)
         self.most.append(most)
         self.whole.append(int(whole))
@@ -58,7 +58,7 @@ class _Program(Rows):
 
 
 def exact(tasks: Sequence[Task], network: Wdm, options: "Options") -> GroomingPlan:
-    """The plan; its ``bound`` is what no plan of these paths costs less than."""
+    """The cheapest plan; its ``bound`` is a lower bound on the cost of every plan with these paths."""
     from p4reduce.control_plane.optical.policies import Granted, Grooming  # noqa: PLC0415  (they ask for this)
 
     if len(network.nodes) > MOST_NODES or len(tasks) > MOST_TASKS or options.grid != "fixed":
@@ -150,7 +150,7 @@ def _ends(task: Task, network: Wdm) -> tuple[int, set[int]]:
 
 
 def _coloured(paths: Sequence[tuple[int, ...]], fibres: Fibres) -> list[Column] | None:
-    """A wavelength for each path; None: W are too few. Paths that share a fibre differ."""
+    """A wavelength for each path, different where paths share a fibre; None: W are too few."""
     over = [frozenset(fibres.number[pair] for pair in pairwise(path)) for path in paths]
     order = sorted(range(len(paths)), key=lambda one: -len(over[one]))
     waves: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The least t_round there is: optima of small networks, bounds of any plan, and the `best` of all policies."""
+"""The least t_round: optima of small networks, lower bounds for every plan, and `best`, the best of all policies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,13 +43,13 @@ from p4reduce.control_plane.tdm.switched import agree, nameless, striped_groups,
 #     sum_c x_jc = 1,  sum_i n_ij = g_j,  x_in(j, i) <= n_ij <= s x_in(j, i),  sum_j n_ij <= s,
 #     sum_jc x_jc load(j, c, i, k) <= B T L_ik,  sum_k L_ik <= R,  L symmetric and whole.
 #
-# T is found by bisection: every feasible answer gives a smaller T of its own.
+# T is found by bisection: every feasible solution has a T of its own, which may be smaller.
 
 
 PODS: Final = 5
 JOBS: Final = 8
 CLOSE: Final = 1e-4
-"""relative: where bisection ends"""
+"""relative gap at which bisection ends"""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Column:
 
 
 def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "overlap") -> Partition:
-    """The best partition with its groups placed as well as can be.
+    """The best partition, with optimal placements of its groups.
 
     Raises
     ------
     TdmError
-        More than `PODS` pods or `JOBS` jobs, elastic jobs or named hosts, or nothing fits.
+        More than `PODS` pods or `JOBS` jobs, elastic jobs or named hosts, or no partition fits.
     """
     if network.pods > PODS or len(jobs) > JOBS:
         raise TdmError(f"exact-one-tree: at most {PODS} pods and {JOBS} jobs; use policy striped")
@@ -131,7 +131,7 @@ class _OneTree(_Bounded):
         super().__init__(jobs, network, TreeGroups(jobs, network))
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
-        """The plan that communicates for the least time, or for ``enough_s``."""
+        """The plan with the least communication time, or with at most ``enough_s``."""
         if not group:
             return GroupPlan((), (), (), 0.0)
         if group in self._known:
@@ -151,7 +151,7 @@ class _OneTree(_Bounded):
         low = enough_s * self.network.circuit
         best = self._place(jobs, low)
         if best is None:
-            # Ours is a start for the search only: what it finds is feasible, and nothing that it misses is lost.
+            # Our planner only gives a feasible start; the search does not depend on it.
             options = TreeGroups(self.jobs, self.network).options(group)
             finite = [one.packed for one in options if one.packed and one.packed.circuit_bytes < NEVER]
             ceiling = 2.0 * sum(job.bytes * (job.units**2 if job.kind == "a2a" else 1) for job in jobs)
@@ -188,7 +188,7 @@ class _Program:
         self._rows = Rows()
 
     def solve(self) -> Packed | None:
-        """A solution, or None where there is none."""
+        """A solution, or None if there is none."""
         pods, seats, scale = self.network.pods, self.network.pod_gpus, 1.0 / self.limit
         for j, job in enumerate(self.jobs):
             own = [(x, column) for x, (k, column) in enumerate(self.columns) if k == j]
@@ -235,14 +235,14 @@ class _Program:
 
 
 def load(job: TdmJob, column: Column, pair: tuple[int, int]) -> float:
-    """Bytes each way between two pods."""
+    """Bytes in each direction between two pods."""
     if job.kind == "a2a":
         return 2.0 * column.units[pair[0]] * column.units[pair[1]] * job.bytes
     return float(job.bytes) if pair in column.edges else 0.0
 
 
 def columns_of(job: TdmJob, pods: int, seats: int) -> Iterator[Column]:
-    """All ways for a job to be joined: every set of pods that its units can fill, with every tree over it."""
+    """All columns of a job: every set of pods that its units can fill, with every tree over it."""
     if job.kind == "a2a":
         for units in product(range(min(seats, job.units) + 1), repeat=pods):
             if sum(units) == job.units:
@@ -283,19 +283,19 @@ def exact_one_tree(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Opt
 
 # `exact`: groups, placement, circuits, and stripes along all Steiner trees at once, to 4 pods.
 #
-# With the circuits L given the program of a group is linear but for who lies where, so there is one for each L up to
-# relabelling of pods (to which no circuit can be added):
+# For given circuits L the program of a group is linear except for the placement, so there is one program for each L
+# to which no circuit can be added, up to relabelling of pods:
 #
 #     min T,  sum_S x_jS = 1,  sum_t y_jSt = F_j x_jS,  sum_i n_ij = g_j,  x_jS <= n_ij <= s x_jS (i in S),
 #     sum_j n_ij <= s,  sum y_jSt [e in t] <= B L_e T,   x_jS in {0, 1}, n whole, y >= 0,
 #
 # with all Steiner trees t of every set of pods S. An a2a has a column for each way to spread its units, and a flow
-# along all paths for each pair of its pods. The best plan so far cuts all programs after it.
+# along all paths for each pair of its pods. The best plan so far bounds all later programs.
 
 
 WIDE_PODS: Final = 4
 SLIGHT: Final = 1e-6
-"""relative: what is no better"""
+"""relative difference below which a value is no better"""
 
 
 class _Wide(_Bounded):
@@ -306,7 +306,7 @@ class _Wide(_Bounded):
         super().__init__(jobs, network, self.striped)
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
-        """The plan that communicates for the least time, or for ``enough_s``."""
+        """The plan with the least communication time, or with at most ``enough_s``."""
         if not group:
             return GroupPlan((), (), (), 0.0)
         if group in self._known:
@@ -334,7 +334,7 @@ class _Wide(_Bounded):
 
 @cache
 def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
-    """Configurations to which no circuit can be added, one of each that differ in the names of pods only."""
+    """Configurations to which no circuit can be added, one for each class that differs only in the names of pods."""
     listed = all_circuits(pods, ports, 10**5)
     if listed is None:
         raise TdmError(f"exact: {ports} ports of {pods} pods are too many ways to lay circuits; use policy striped")
@@ -346,7 +346,7 @@ def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
 
 @cache
 def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ...], ...]:
-    """All trees over some of the pods whose leaves are terminals, and which have all of these."""
+    """All trees over some of the pods that contain all terminals, and whose leaves are terminals."""
     found = []
     for size in range(len(terminals), pods + 1):
         for others in combinations([pod for pod in range(pods) if pod not in terminals], size - len(terminals)):
@@ -374,7 +374,7 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
         whole.append(integral)
         return len(top) - 1
 
-    time = variable(1.001 * beaten / scale, 0)  # not at the bound itself, where tolerances decide
+    time = variable(1.001 * beaten / scale, 0)  # below the bound, where tolerances would decide
     seated: list[list[int]] = []
     for job in jobs:
         n = [variable(min(seats, job.units), 1) for _ in range(pods)]
@@ -423,7 +423,7 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
 
 
 def spreads(job: TdmJob, pods: int, seats: int) -> Iterator[tuple[int, ...]]:
-    """What a placement of a job decides: which pods it is in (1 each), or (a2a) how many units are in each."""
+    """The placements of a job in the program: 1 for each pod that it uses, or (a2a) the units in each pod."""
     for units in product(range(min(seats, job.units) + 1), repeat=pods) if job.kind == "a2a" else ():
         if sum(units) == job.units:
             yield units
@@ -440,7 +440,7 @@ def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> 
 
 
 def wide_optimum(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, pods: int = WIDE_PODS) -> Schedule:
-    """What `exact` plans; ``pods``: at most so many (programs of 5 take some seconds each)."""
+    """The schedule of `exact`; ``pods``: largest number of pods (programs with 5 take some seconds each)."""
     if network.pods > pods or len(jobs) > JOBS:
         raise TdmError(f"exact: at most {pods} pods and {JOBS} jobs; use policy striped")
     if any(job.elastic or job.hosts for job in jobs) or network.gpus != 1:
@@ -449,14 +449,14 @@ def wide_optimum(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Optio
     return two_groups("exact", jobs, network, options, agree(jobs, best, network, options.reading))
 
 
-# What no plan of a placement is better than.
+# A lower bound for all plans of a placement.
 
 
 def bound_s(schedule: Schedule, jobs: Sequence[TdmJob]) -> float:
-    """A lower bound of the round with these hosts and groups: seconds.
+    """A lower bound in seconds on the round with these hosts and groups.
 
-    Circuits, trees and shares are free, at any time and without darkness: a group communicates no shorter than its NICs
-    take, and than a fractional packing of Steiner trees with l_e >= 0 does (`columns`).
+    Circuits, trees and shares are free, at any time and without dark time: a group's communication is no shorter than
+    that of its NICs, and than a fractional packing of Steiner trees with l_e >= 0 (`columns`).
     """
     by_name = {job.name: job for job in jobs}
     return max(_cycle_bound_s(schedule, cycle, by_name) for cycle in schedule.cycles)
@@ -480,7 +480,7 @@ def _placed(plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> tuple[list[
 
 
 def _least_s(network: OpticalNetwork, plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> float:
-    """Of those who communicate at the same time."""
+    """Lower bound in seconds for jobs that communicate at the same time."""
     own, where = _placed(plans, jobs)
     units = []
     for placement in where:
@@ -492,16 +492,16 @@ def _least_s(network: OpticalNetwork, plans: Sequence[JobPlan], jobs: Mapping[st
     return max(busiest_nic_s(own, where, network), least / network.circuit)
 
 
-# `best`: the least of what all other policies plan.
+# `best`: the best plan of all other policies.
 
 
 ASKED: Final = ("striped", "tdm", "exact", "no-tdm", "static", "pairs", "layers")
-"""by `best`; exact to 4 pods"""
+"""policies that `best` tries; exact up to 4 pods"""
 
 
 @register_scheduler("best", turns=False)
 def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """What is best of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
+    """The best schedule of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
     tried: list[Tried] = []
     chosen: tuple[tuple[float, float], Schedule] | None = None
     for number, policy in enumerate(ASKED):
@@ -519,7 +519,7 @@ def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> S
         longest_s = longest_iteration_s(schedule, rates, jobs)
         mean = sum(rates.values()) / len(rates)
         tried.append(Tried(policy, longest_s, mean))
-        # Of those that are equally good the better one in the other respect.
+        # Ties are decided by the other criterion.
         value = (longest_s, -mean) if options.of == "round" else (-mean, longest_s)
         if chosen is None or _better(value, chosen[0]):
             chosen = value, schedule
@@ -559,12 +559,12 @@ def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, f
 
 
 def _alone_s(job: TdmJob, plan: JobPlan, network: OpticalNetwork) -> float:
-    """Seconds on its own NICs."""
+    """Seconds of its communication on its own NICs."""
     return busiest_nic_s([job], [plan.placement], network)
 
 
 def longest_iteration_s(schedule: Schedule, rates: Mapping[str, float], jobs: Sequence[TdmJob]) -> float:
-    """Of any job, as predicted; where all are gated together the round."""
+    """Predicted longest iteration of any job in seconds; for jobs that are gated together, the round."""
     longest = 0.0
     by_name = {job.name: job for job in jobs}
     for cycle in schedule.cycles:
