@@ -192,8 +192,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("cells", "held", "ack_every", "acks_sent", "acks_due", "poll"),
         # Selective acknowledgements (`kernels/ring.py`): how far the window may reach beyond a gap; the latest
         # transmission when a loss was noticed, and the least time-out from then on; new frames since the last one that
-        # told of them; frames that were sent again and are to be confirmed, the latest, and whether one was in already; whether
-        # a poll is to be answered.
+        # told of them; frames that were sent again and are to be confirmed, the latest, and whether one was in already;
+        # whether a poll is to be answered.
         *_integers("lossy", "rto_lossy", "unreported", "confirming", "repeated", "early", "polled"),
         ("confirm", "i8", (4,)),
         # All-to-all: its streams (records of this type, all of the kind ALL_TO_ALL), whose turn it is; of a stream:

@@ -375,7 +375,8 @@ class TaskRun:
         ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
         for index in ready:
             del self.due[index]
-            self.network.post(index, self._operation(index), self.order.task.elements)
+            part = self._job_of(index).plan.part_of(self.order.task.elements)
+            self.network.post(index, self._operation(index), part.stop - part.start)
         if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
             return False
         if self.phase == "aggregating":
@@ -469,9 +470,13 @@ class TaskRun:
             return job.members[self.order.task.server]
         return job.server
 
+    def _job_of(self, index: int) -> Job:
+        """The job that an endpoint belongs to."""
+        return next(job for job in self.present if index in job.endpoints)
+
     def _operation(self, index: int) -> Post:
         """What an endpoint gives and gets in the present phase."""
-        job = next(job for job in self.present if index in job.endpoints)
+        job = self._job_of(index)
         serves = index == self._serving(job)
         own = self.arrays[0 if serves else list(job.members.values()).index(index)]
         if self.exchanged:
