@@ -49,7 +49,7 @@ class RoleConfig:
     can_push_pipeline: bool
 
     def owns(self, entity: p4r.Entity) -> bool:
-        """Returns whether an entity is in the role; multicast groups and clone sessions, without P4Info ids, never are."""
+        """Returns whether an entity is in the role; multicast groups and clone sessions, without ids, never are."""
         return entity_id(entity) in self.exclusive | self.shared
 
     def conflict(self, other: "RoleConfig") -> frozenset[int]:
