@@ -435,7 +435,7 @@ class _Grader:
         said = f"after {one.name} the slot's bitmap is {got:#b}, expected {wanted:#b}"
         if one.after == one.before and before and not one.answer.sent:
             said += f": nothing changed, so it was taken for a repetition. Its own bit, meta.bit_ {bit:#b}, was not in"
-            return f"{said}: only that makes a repetition, whoever else is in"
+            return f"{said}: only that makes a repetition, whatever other bits are in"
         if one.outcome == "complete":
             if got not in (0, before, full(workers)) and got in (bit, before + 1, workers):
                 return f"{said}, and {full(workers):#b} before that: {self._instead(got, before, bit)}"
@@ -499,7 +499,7 @@ class _Grader:
             return f"{said}, mark_to_drop(std)"
         if one.after[0] == one.before[0] and not one.answer.sent:
             said = f"{one.name} came again. It was dropped, but its lanes were added: ask for the sender's bit"
-            said += " first, whoever else is in, and put the rest into an else"
+            said += " first, whatever other bits are in, and put the rest into an else"
             return f"{said}: mark_to_drop does not end the control"
         said = f"{one.name} came again and was taken for another one: bitmap {one.before[0]:#b} -> {one.after[0]:#b}, "
         said += f"sums0 {one.before[1][0]} -> {one.after[1][0]}. Who is in must be remembered, not how many: ask for "

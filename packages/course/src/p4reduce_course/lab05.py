@@ -164,7 +164,7 @@ class _Grader:
             Step("switch", "sums, cell by cell, twice around", self.sums),
             Step("switch", "a repetition before the end is dropped", self.early),
             Step("switch", "a repetition after it gets the RESULT, alone", self.late),
-            Step("switch", "the RESULT stays until everybody has it", self.stays),
+            Step("switch", "the RESULT stays until every worker has it", self.stays),
             Step("network", "nothing lost", lambda: self.network(0.0)),
             Step("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
             Step("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
@@ -334,7 +334,7 @@ class _Grader:
             return ""
         if one.outcome == "late" and not ports:
             said = f"done of cell {cell} is {done}, the bitmap {bitmap:#b}. A repetition in a cell that is done is"
-            return f"{said} answered from its sums, whoever has gone on: std.egress_spec = std.ingress_port"
+            return f"{said} answered from its sums, even if others went on: std.egress_spec = std.ingress_port"
         if one.outcome == "late" and ports != [one.push.worker]:
             return "send the RESULT to this worker alone: std.egress_spec = std.ingress_port"
         if one.outcome == "complete" and ports != one.ports(workers):

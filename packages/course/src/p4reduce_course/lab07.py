@@ -361,6 +361,6 @@ LAB: Final = Lab(
     ),
     files=(FILE,),
     grade=grade,
-    praise="two jobs that do not mix, whoever else sends",
+    praise="two jobs that do not mix, whatever other hosts send",
     parameters=_parameters,
 )

@@ -65,8 +65,8 @@ EG_DEQ_QDEPTH: Final = 14
 EG_TIME_US: Final = 15
 """egress_global_timestamp, microseconds"""
 EG_LENGTH: Final = 16
-"""written by ingress, for whoever drives the device: packet_length as egress will see it. As in BMv2: the frame's
-length, plus headers made valid by setValid(), minus those made invalid. Egress takes it from ``phv``."""
+"""written by ingress for the driver: packet_length as egress will see it, which egress takes from ``phv``. As in BMv2:
+the frame's length, plus headers made valid by setValid(), minus those made invalid."""
 
 OUT_CLONE: Final = 17
 """0, or a clone session's number + CLONE_VALID; the cells from here on are written by programs that leave the path"""
@@ -87,10 +87,10 @@ INGRESS_DROPS: Final = {
     OUT_EGRESS_SPEC: DROP_PORT, OUT_MCAST_GRP: 0, OUT_PRIORITY: 0, OUT_CLONE: 0, OUT_CLONE_LIST: 0, OUT_RESUBMIT: 0,
     OUT_DIGEST: 0,
 }  # fmt: skip
-"""Cells after ingress of a packet that went round too often (limits.MAX_STEPS): whatever it left is forgotten."""
+"""Cells after ingress for a packet that took too many steps (MAX_STEPS): all that it requested is forgotten."""
 
 NOTHING_NOTED: Final = {EG_OUT_CLONE: 0, EG_OUT_CLONE_LIST: 0, EG_OUT_RECIRCULATE: 0}
-"""Alike after egress."""
+"""Cells after egress for such a packet."""
 
 IO_CELLS: Final = 32
 """length of the io array, int64"""

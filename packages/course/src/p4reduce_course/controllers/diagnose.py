@@ -231,7 +231,7 @@ def _not_a_child(plan: Plan, aggregator: Aggregator, port: int, ip: int) -> str:
     there = plan.topology.neighbour(aggregator.name, port)
     if any(child.address.ip == ip for child in aggregator.children):
         said += f", where {there} is: the address is trusted without the port"
-        return f"{said}. Whoever is behind that port may write {who}'s address into its packets"
+        return f"{said}. Any host behind that port may write {who}'s address into its packets"
     return f"{said}, where {there} is: it has no part in job {plan.job}"
 
 
