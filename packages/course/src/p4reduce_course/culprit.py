@@ -420,7 +420,7 @@ def _conditions(text: str, found: Sequence[tuple[int, str, int]]) -> Iterator[Ed
 
 
 def _statements(text: str, line: int) -> Iterator[Edit]:
-    """Yields a statement left out, or moved behind the next statements."""
+    """Yields a statement left out, or moved by up to four lines."""
     lines = text.splitlines(keepends=True)
     mine = lines[line - 1]
     code = mine.partition("//")[0].strip()
@@ -436,7 +436,7 @@ def _statements(text: str, line: int) -> Iterator[Edit]:
 
 
 def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, akin: bool) -> Iterator[Edit]:
-    """Yields another name in place of one: a similar name (``akin``) or any that fits; changed lists and arguments."""
+    """Yields another name in place of one: a similar name (``akin``) or any other that fits; lists, arguments."""
     for index, (place, token, line) in enumerate(found):
         name, _, method = token.rpartition(".")
         if method in ("setValid", "setInvalid", "isValid", "read", "write", "apply", "extract", "emit", "next"):

@@ -340,7 +340,7 @@ def backward_of(net: Net, draws: Draws) -> Backward:
 
 
 class RanksTask:
-    """Sorting short texts of a few words into classes, with a second head that predicts a large number.
+    """Sorting short texts of a few words into classes, beside a second head whose gradients are large noise.
 
     A word is in few texts of a batch, so its gradient is small beside that of the second head: a hook that rounds all
     gradients with one scale and forgets the rounding errors learns no word.

@@ -35,7 +35,7 @@ from p4switch.tables.table import TableSnapshot
 FIRST_RESERVED_GROUP: Final = 1 << 15
 """BMv2 keeps the groups from here on for clone sessions (PI, pre_mc_mgr.h)."""
 LAST_SESSION: Final = (1 << 15) - 1
-"""First and last session are those of PI, pre_clone_mgr.h; sessions start from 1."""
+"""The last clone session (PI, pre_clone_mgr.h); sessions start from 1."""
 
 
 class Copies:

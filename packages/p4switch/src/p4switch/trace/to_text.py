@@ -172,7 +172,7 @@ _INC_FIELDS: Final = ("job", "epoch", "seq", "count", "iteration", "exponent")
 _INC_FLAGS: Final = ("resend", "saturated", "ecn_echo", "has_lanes")
 _LANES_SHOWN: Final = 4
 _LANE_BITS: Final = 128
-"""bits from which on a field with lanes in its name holds 32-bit numbers"""
+"""a field with more bits and lanes in its name holds 32-bit numbers"""
 
 
 def summary(headers: Headers, glossary: Glossary) -> str:
