@@ -8,7 +8,7 @@ from p4reduce.base.flags import Flag, command
 from p4reduce.cli.flags import Json
 
 LAB: Final = "p4reduce_course.lab"
-"""what does them"""
+"""module that carries out the commands"""
 GROUPS: Final = {"lab": "Copy labs, work on them, and have them graded."}
 Only = Annotated[Sequence[str], Flag("Part of the lab that is graded alone.", many=True, default="all parts")]
 Lab = Annotated[str | None, Flag("Lab, as 01, or a folder with a lab.py of yours, which is run.",
