@@ -503,7 +503,7 @@ def record(output: Output, source: "VirtualSource | RealSource | None", out: Pat
 def _alone(*, hold: bool, browser: bool, fast: bool = False) -> None:
     """``BadInput`` for flags that mean nothing without --live."""
     if flag := "--hold" if hold else "--open" if browser else "--full-speed" if fast else "":
-        raise BadInput(f"{flag}: goes with --live")
+        raise BadInput(f"{flag}: needs --live")
 
 
 def told(output: Output, url: str, *, browser: bool) -> None:
