@@ -287,13 +287,17 @@ class Tally:
         self._lock = threading.Lock()
         self._called = threading.local()
 
-    def call_next(self, kind: str, octets: int) -> None:
-        """Type and bytes of this thread's next call, where its array holds bytes or wider numbers."""
-        self._called.what = kind, octets
+    def call_next(self, kind: str, octets: int, collective: str = "") -> None:
+        """Type and bytes of this thread's next call, where its array holds bytes or wider numbers.
+
+        ``collective``: what was called, where it is carried as another.
+        """
+        self._called.what = kind, octets, collective
 
     def add(self, collective: str, kind: str, octets: int, by: str = NETWORK, why: str = "") -> int:
         """Count a call; how many of this kind there were with it."""
-        kind, octets = self._called.__dict__.pop("what", (kind, octets))
+        kind, octets, called = self._called.__dict__.pop("what", (kind, octets, ""))
+        collective = called or collective
         key = collective, kind, by
         with self._lock:
             self._counts[key] += 1
