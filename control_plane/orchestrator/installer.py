@@ -355,7 +355,7 @@ class Installer:
         taken = {proposal.plan.job for proposal in beside}
         keys = [key for key in self.store.free_keys(len(requests) + len(taken)) if key[0] not in taken][: len(requests)]
         named = [
-            (role, replace(request, job=job, epoch=epoch, pace_ps=pace_ps))
+            (role, replace(request, job=job, epoch=epoch, pace_ps=pace_ps or request.pace_ps))
             for role, request, (job, epoch) in zip(
                 roles(len(requests), trees=bool(decision.parts)), requests, keys, strict=True
             )
