@@ -564,10 +564,10 @@ LOSSES: Final = (
                  for loss in guesses.LOSSES
              ]),
     measured("zeros", f"{zeros.ELEMENTS:,} elements, chunks that are zero at all workers",
-             {"topology": "topology", "rate": "rate", "dense": "dense", "us": "us", "ratio": "of dense", "bar": "bar",
-              "differences": "differences"},
+             {"topology": "topology", "rate": "rate", "window": "window", "dense": "dense", "us": "us",
+              "ratio": "of dense", "bar": "bar", "differences": "differences"},
              lambda _settings: [
-                 partial(zeros.rows, topology, rate) for topology in zeros.TOPOLOGIES for rate in zeros.RATES
+                 partial(zeros.rows, topology, *case) for topology in zeros.TOPOLOGIES for case in zeros.WINDOWS
              ]),
     measured("distance", f"{distance.ELEMENTS:,} elements, {distance.TOPOLOGY}, 8 workers: time over the bound, by "
              "delay and loss of each link", distance.COLUMNS,
@@ -613,7 +613,8 @@ def _guessed(row: Any) -> str:
 
 
 def _dense(row: Any) -> str:
-    return f"{row.topology} at {row.rate}, {row.dense:.0%} dense"
+    window = "" if row.window == "chosen" else f", window {row.window}"
+    return f"{row.topology} at {row.rate}{window}, {row.dense:.0%} dense"
 
 
 # Sockets, the live page, the first hour.
