@@ -439,17 +439,17 @@ class Endpoints:
         templates[:], senders[:], ranks[:] = templates_to(link, peers, int(record["lanes"])), keys[order], order
 
     def change_pace(self, index: int, pace_ps: int) -> None:
-        """From now on a worker has so much time between two new chunks (``Congestion.pace_ps``)."""
+        """Set the time between two new chunks of a worker, in picoseconds (``Congestion.pace_ps``)."""
         self._records[index]["pace"] = pace_ps
 
     def change_priority(self, index: int, priority: int) -> None:
-        """From now on an endpoint is of this class (0..7): whoever drives it asks the highest class first."""
+        """Set an endpoint's class (0..7); its host asks endpoints of the highest class first for frames."""
         if not 0 <= priority < CLASSES:
             raise ValueError(f"priority: {priority}, must be 0..{CLASSES - 1}")
         self._records[index]["priority"] = priority
 
     def change_timing(self, index: int, timing: Timing) -> None:
-        """From now on these are a sender's time-outs; a timer that runs goes off when it would have."""
+        """Set a sender's time-outs; a timer that already runs keeps its time."""
         for record in (self._records[index], *self._streams.get(index, ())):
             change_timing(record, timing)
 
@@ -463,7 +463,7 @@ class Endpoints:
         record["joined"] = record["rtt_samples"]
 
     def give_up(self, index: int) -> None:
-        """An endpoint leaves its operation where it is, and owes nobody anything any more."""
+        """Stop an endpoint's operation where it is; the endpoint sends nothing more for it."""
         self._records[index]["status"], self._records[index]["lingering"] = State.IDLE, 0
         if index in self._guesses:  # some may have had all exponents of it
             self._guesses[index] = self._guesses[index].fresh()

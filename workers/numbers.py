@@ -227,7 +227,7 @@ class BlockFloat(_Scaled):
     bits: int = WORD_BITS
 
     def scale(self, exponent: int, members: int) -> Scale:
-        """2**(B-2-h-e), its inverse, and 2**(B-2-h), beyond which nobody who kept to the exponent comes."""
+        """2**(B-2-h-e), its inverse, and 2**(B-2-h), the bound of numbers that keep to the exponent."""
         if not 0 <= exponent <= 255:
             raise ValueError(f"exponent: {exponent}, must be 0..255 (biased by {EXPONENT_BIAS})")
         free = bits_left(self.bits, members)

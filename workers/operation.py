@@ -112,7 +112,7 @@ class Post:
 class Prepared(NamedTuple):
     """An operation with what is known of its source: for each chunk, uint8, its exponent and whether it is not finite.
 
-    exponents is empty where nobody needs them; poison is None where all is finite.
+    exponents is empty if the operation needs none; poison is None if all numbers are finite.
     """
 
     operation: Post

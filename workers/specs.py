@@ -121,7 +121,7 @@ MAX_RING_WINDOW: Final = 32768
 MOST_CHILDREN: Final = 31
 """of a worker that adds up: it is the first one itself, and a mask of who is missing has 32 bits"""
 CLOSED: Final = 8
-"""windows in the slots of a job with a deadline: room for whoever is late (docs/protocol.md)"""
+"""windows in the slots of a job with a deadline: room for late workers (docs/protocol.md)"""
 
 
 @dataclass(frozen=True)

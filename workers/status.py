@@ -66,8 +66,8 @@ class EndpointStatus:
     travelled without lanes, since they are zero at all workers. congested: frames that met a
     congested queue. asks, waits: questions sent (resends count them, too), WAITs received; waiting: the last of these.
     spurious: resends that were not needed, of a worker questions, as far as known.
-    window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that nobody
-    answered, None unless the endpoint gave up.
+    window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that stayed without
+    an answer, None unless the endpoint gave up.
     """
 
     kind: Kind

@@ -72,7 +72,7 @@ class Reason(IntEnum):
     """The watched endpoint is not active any more, and all that it had to send is sent."""
     TIME = 1
     WAKE = 2
-    """Somebody wants the port (``wake`` is readable)."""
+    """Another thread wants the port (``wake`` is readable)."""
     SIGNAL = 3
 
 
@@ -328,7 +328,7 @@ def _expire_all(eps: Any, port: Any, now: int) -> None:
 
 @kernel
 def _wait(port: Any, wait_ns: int, blocked: int) -> Any:
-    """Until a datagram, space for one (``blocked``), a wake-up or the time comes; True when somebody wants the port."""
+    """Wait for a datagram, space for one (``blocked``), a wake-up, or the time; 0: it was the time, < 0: an error."""
     fds = carray(pointer(port.polls), (2,), POLLFD)
     fds[0].fd = port.socket
     fds[0].events = POLLIN | POLLOUT if blocked else POLLIN
@@ -427,8 +427,8 @@ class PortCounts:
     """What a port has seen. Bytes are those of Ethernet frames without FCS; what went out, endpoints count.
 
     first_… and resend_…: frames that came in, without and with the flag ``resend``. unclaimed: of them, those that
-    none of the endpoints took. dropped: datagrams that the kernel dropped because nobody took them in time. blocked:
-    how often the kernel had no space for a frame. calls, waits: of the kernel, to move datagrams and to wait.
+    none of the endpoints took. dropped: datagrams that came faster than the process took them. blocked: how often the
+    kernel had no space for a frame. calls, waits: of the kernel, to move datagrams and to wait.
     """
 
     first_frames: int
@@ -523,7 +523,7 @@ class Port:
         )
 
     def close(self) -> None:
-        """Close the socket. Nobody may be in the loop."""
+        """Close the socket. No thread may be in the loop."""
         self.socket.close()
         if self._wake >= 0:
             os.close(self._wake)
@@ -596,11 +596,11 @@ _NOBODY: Final = -1
 
 
 class SilenceError(TimeoutError):
-    """Nothing has come in for as long as one is willing to wait."""
+    """Nothing has come in for as long as the caller is willing to wait."""
 
 
 class StoppedError(RuntimeError):
-    """An operation was given up on the way, because somebody said so; its endpoint is gone."""
+    """An operation was given up on the way at a caller's request; its endpoint is gone."""
 
 
 class Driver:

@@ -275,7 +275,7 @@ def note_announced(e: Any, announced: int, exponent: int) -> None:
 
 @kernel
 def is_to_be_taken(e: Any, chunk: int, flagged: int) -> Any:
-    """Whether the sum of a guessed chunk goes to the caller; flagged: lanes were held, or somebody's are not finite."""
+    """Whether a guessed chunk's sum goes to the caller; flagged: lanes were held, or a worker's are not finite."""
     if e.unknown != 0:
         if flagged:
             store_u8(e.doubtful, chunk, 1)

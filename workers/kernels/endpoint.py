@@ -1,4 +1,4 @@
-"""The four functions that whoever owns hosts and time drives endpoints by, compiled and sans-IO.
+"""Functions with which a host drives its endpoints (receive, transmit, expire, deadline), compiled and sans-IO.
 
 ``eps`` is the record array ``Endpoints.records``, ``i`` an index into it, times are picoseconds. After ``receive``,
 ``expire`` and after an operation was posted, ``transmit`` may have something to send: call it whenever the host's

@@ -91,7 +91,7 @@ def _ip_checksum_wrong(address: int) -> Any:
 
 @kernel
 def inspect(e: Any, frame: Any, length: int) -> Any:
-    """0: a sound frame of this endpoint's job. NOT_MINE: somebody else's. Else the ``Refusal``.
+    """0: a sound frame of this endpoint's job. NOT_MINE: a frame for another endpoint. Else the ``Refusal``.
 
     Where several endpoints share an address, a frame of another job, or of a type that the other kind of endpoint
     takes, is left to them.

@@ -20,10 +20,9 @@ which RESULT came last (`evidence`), and the switch repeats a RESULT only if tha
 answers that the RESULT has been sent (``wire.RESULT_SENT``). Links keep the order of frames: when this answer comes,
 the RESULT has come too, or it is lost, and the worker insists.
 
-Switches that close chunks by a deadline look when they are asked. So each chunk of such an operation is asked for when
-the deadline has passed, and each level's share of it, in silence too, where nobody tells a worker to wait. What has
-been silent for so long is in no queue, and does not count as on its way: all that waits for a straggler is open at
-once.
+A switch that closes chunks by a deadline checks the time only when it is asked. So a worker asks for each chunk of such
+an operation after each level's share of the deadline, even if no WAIT has come. After so long a silence the chunk is in
+no queue and no longer counts as on its way, so all chunks that wait for a straggler may be open at once.
 """
 
 from typing import Any, Final
@@ -53,13 +52,13 @@ from p4reduce.workers.records import NEVER, EntryState
 # to send that could tell of it, answers come, and something was missing by order before: where nothing is ever lost,
 # others' frames may still make a round trip as long.
 #
-# The round trip is smoothed over chunks with lanes that left in order. Where nobody answered for a while a worker
-# may have been computing: what was on its way then says nothing of the path, and its time counts from the first
-# answer on.
+# The round trip is smoothed over chunks with lanes that left in order. If no answer came for a while, another worker
+# may have been computing: the chunks that were on their way then give no sample of the path, and their time counts from
+# the first answer on.
 #
 # Where a worker's own link loses much, hardly any chunk comes through at once: no order tells of anything, and
 # others' repairs are in all round trips. There a worker that may send nothing new goes by the shortest round trip:
-# two and a half of them until it asks for the first time, two until it asks again where nobody answers.
+# it asks after two and a half of them for the first time, and after two more each time no answer comes.
 #
 # In silence only the oldest chunk is asked for: every two round trips, after some time more and more rarely. After a
 # WAIT, which shows that the path lives, in a sixteenth as long again as it has been waited for.
@@ -74,7 +73,7 @@ _SILENCE: Final = 16
 _CLEAN: Final = CHUNK // 32
 """of a worker's chunks: up to there its own link hardly loses, and patience costs little"""
 _HEAVY: Final = CHUNK // 4
-"""of a worker's chunks: from there on silence is what its link does rather than somebody who computes"""
+"""of a worker's chunks: from there on silence means loss on its own link rather than a worker that still computes"""
 _MANY: Final = 64
 """answers without a loss after which a path is taken for one that loses nothing"""
 _LONGEST_FADES: Final = 512
@@ -381,8 +380,8 @@ def mark_sent_again(e: Any, entry: Any) -> None:
 def evidence(e: Any, entry: Any, seq: int) -> Any:
     """The field ``count`` of the ASK that is about to leave: how much higher the latest RESULT's seq is, modulo 2**16.
 
-    0: whoever is asked repeats the RESULT in any case. 2**15: in no case if it has been sent. So asks a worker that has
-    asked before and goes by time, since the RESULT that was repeated may still be on its way.
+    0: the switch or server that is asked repeats the RESULT in any case. 2**15: it never repeats a RESULT that it has
+    sent. A worker that asks again by time uses 2**15, since the repeated RESULT may still be on its way.
     """
     ahead = e.latest - seq
     if entry.insists == INSISTS:
@@ -643,7 +642,7 @@ def _land_all(e: Any) -> None:
 
 @kernel
 def _ask_the_oldest(e: Any, now: int) -> None:
-    """Nobody answers: somebody may be computing."""
+    """No answer comes, perhaps because a worker still computes: ask for the oldest chunk only."""
     if e.deadline > 0:
         _land_all(e)
     entry = entry_at(e, e.low)

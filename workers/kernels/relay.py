@@ -150,7 +150,7 @@ def _queue(e: Any, seq: int, kind: int, peer: int) -> None:
 
 @kernel
 def _queue_question(e: Any, seq: int, kind: int, peer: int) -> Any:
-    """None where the queue has only the room that sums and RESULTs may need: whoever asks will ask again."""
+    """Queue an answer, unless the rest of the queue is reserved for sums and RESULTs: then the peer asks again."""
     if e.reply_tail - e.reply_head >= _capacity(e) // 2:
         return _DUPLICATE
     _queue(e, seq, kind, peer)
@@ -258,7 +258,7 @@ def _work(e: Any, now: int) -> None:
             return
         seq = seq_of(frame, e.low)
         if type_of(frame) == _TYPE_ASK:
-            e.asks -= 1  # nobody else is asked, or it is counted when it leaves
+            e.asks -= 1  # answered here; an ASK that goes on to the parent is counted when it leaves
             _ask_here(e, seq, count_of(frame), now)
         else:
             _contribute(e, frame, seq, 0, now)
@@ -296,7 +296,7 @@ def _give_here(e: Any, slot: Any, seq: int, now: int) -> None:
 
 @kernel
 def _may_open(e: Any, slot: Any, seq: int) -> Any:
-    """Whether a slot may be taken: nobody needs what it has, and the chunk is one that somebody may send now."""
+    """Whether a chunk may take its slot: the slot's old chunk is done, and a peer may send the new one now."""
     return e.low <= seq < e.low + e.ring and (slot.seq < 0 or (slot.done != 0 and slot.seq < seq))
 
 

@@ -1,17 +1,15 @@
-"""The sender's window, compiled: what is on its way, what is lost, and the one timer.
+"""The sender's window, compiled: its pace, what is on its way, what leaves next; and a stream's losses and timer.
 
-Loss is found in two ways. **By order** (in-network workers): every transmission has a number; a chunk is lost when
-``reorder`` later transmissions have been answered, so a resent chunk that is lost again is found as well (as RFC
-9002, section 6.1.1, does with packet numbers). An answer that comes sooner after a resend than the shortest round
-trip answers the first copy: the resend was for nothing, and ``reorder`` doubles. **By time**: RFC 6298, on chunks
-sent once; a new answer restarts the timer and ends the backoff. The sample of a round trip is the *shortest* of
-those seen in it: a chunk may be answered late because another worker had to wait for its own timer, and if such
-waits were taken for the path's round trip, the workers would drive each other's timers up. For the same reason one
-much shorter sample starts the estimate anew.
+Workers in the network and of the parameter server find losses, and set their timer, in `recovery.py`. The rest of this
+docstring is about the streams of `ring.py` (ring, all-to-all), which find loss in two ways. **By order**: every
+transmission has a number; a chunk is lost when ``reorder`` later transmissions have been answered, so a resent chunk
+that is lost again is found as well (as RFC 9002, section 6.1.1, does with packet numbers). **By time**: RFC 6298, on
+chunks sent once; a new answer restarts the timer and ends the backoff. A sample is the *shortest* round trip of those
+seen in one: an answer may be late because another worker waited for its own timer, and if such waits counted, the
+workers would drive each other's timers up. So one sample below half the estimate starts it anew.
 
-When the timer runs out, only the oldest chunk is sent again: silence may mean a peer that is still computing. If
-then answers come, but the oldest stays out until the timer runs out once more, everything that was in flight the
-first time is sent again.
+When the timer runs out, only the oldest chunk is sent again: silence may mean a peer that is still computing. The
+answer says what is missing; of that, all that left before the timer ran out is sent again.
 """
 
 from typing import Any, Final

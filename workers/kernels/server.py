@@ -215,7 +215,7 @@ def _sum(e: Any, slot: Any, seq: int) -> None:
     result = _result_at(e, seq)
     if e.mode != _RAW:
         agreed = _slot_at(e, seq - e.lead).exponent
-        if e.mode == _BLOCK and slot.saturated:  # somebody's chunk is not finite
+        if e.mode == _BLOCK and slot.saturated:  # a worker's chunk is not finite
             fill_nan(result, e.lanes)
             return
         if _gives(e):
@@ -274,7 +274,7 @@ def _exponent_known(e: Any, seq: int) -> Any:
 
 @kernel
 def _may_open(e: Any, seq: int) -> Any:
-    """Whether a slot may be taken for a chunk: nobody will ask for its old one again.
+    """Whether a chunk may take its slot: no worker will ask for the slot's old chunk again.
 
     Where the network adds up (one peer) no chunk is sent that is so far ahead. Other peers' chunks may be answered one
     by one (PULL), so one worker could run away from the others; but who has sent the oldest incomplete chunk has all
@@ -384,7 +384,7 @@ def server_receive(e: Any, frame: Any, now: int) -> Any:
 
 @kernel
 def server_transmit(e: Any, out: Any) -> Any:
-    """The next RESULT; 0 when nobody waits for one."""
+    """Write the next RESULT into ``out`` and return its length; 0 when no worker waits for one."""
     capacity = _reply_capacity(e)
     while e.reply_head < e.reply_tail:
         code = carray(pointer(e.replies), (capacity,), np.int64)[e.reply_head % capacity]

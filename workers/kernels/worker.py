@@ -202,7 +202,7 @@ def _lead_of(e: Any, seq: int) -> Any:
 
 @kernel
 def _is_free(e: Any, seq: int) -> Any:
-    """Whether a chunk may leave: nobody reads its slot any more, and its exponent is agreed on."""
+    """Whether a chunk may leave: its slot has no readers left, and its exponent is agreed on."""
     return is_in(e, seq - e.window) and (not _waits_for_exponent(e, seq) or is_in(e, seq - _lead_of(e, seq)))
 
 
@@ -394,7 +394,7 @@ def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
         return _WRONG_KIND
     if flags & HAS_LANES and flags & WIDTH != (width_flag(entry.bits) if entry.answer == _SUM else 0):
         return _WRONG_KIND
-    # Block floating point never saturates: there somebody's chunk is not finite, or a guess is too small.
+    # Block floating point never saturates: a worker's chunk is not finite, or a guess is too small.
     flagged = flags & SATURATED != 0
     poisoned = flagged and e.mode == _BLOCK and not entry.words
     taken = e.status == _ACTIVE and entry.operation == e.operation
