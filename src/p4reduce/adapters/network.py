@@ -207,7 +207,7 @@ class SharedNetwork:
     topology : Topology
         Its hosts are where jobs may be.
     folder : Path
-        For sockets, one folder for each job; short, and nobody else may enter it.
+        For sockets, one folder for each job; its path is short, and no other user may enter it.
     lanes : int
         Of the bundled program, 64 or 256.
     """
@@ -316,7 +316,7 @@ class SharedNetwork:
             self._step(limit)
 
     def missing(self) -> str:
-        """Whom virtual time waits for, as one line; empty where it waits for nobody."""
+        """The ranks that virtual time waits for, as one line; empty if there are none."""
         with self._changed:
             return "; ".join(group.missing() for group in self._groups.values() if not group.ready)
 
@@ -369,7 +369,7 @@ class SharedNetwork:
             self._switches.controller.uninstall(job.plan)
 
     def _wait_ready(self, deadline: float) -> bool:
-        """Wait, in slices that let Ctrl-C in, until nobody computes any more."""
+        """Wait, in slices that let Ctrl-C in, until no rank computes any more."""
         with self._changed:
             while not all(group.ready for group in self._groups.values()):
                 left = deadline - time.monotonic()

@@ -130,7 +130,7 @@ class Planner:
     def choose(self, waiting: Mapping[str, Request], able: Collection[str]) -> tuple[dict[str, Chosen], dict[str, str]]:
         """Hosts for as many of the jobs that wait, by name, as get some; and why the others do not.
 
-        able: hosts that are up and that nobody else uses. Those that get hosts are taken for running from now on.
+        able: hosts that are up and that no other job uses. Those that get hosts are taken for running from now on.
         """
         found: dict[str, Chosen] = {}
         reasons: dict[str, str] = {}
@@ -155,7 +155,7 @@ class Planner:
         return Chosen(ordered, chosen, task.elements)
 
     def begin(self, name: str, task: Task, hosts: Collection[str]) -> None:
-        """A job has these hosts, whoever chose them."""
+        """Note that a job has these hosts, whether this planner chose them or not."""
         ordered = tuple(hosts)
         self._loads[name] = self._cluster(self.hosts).load(task, ordered)
         self._hosts[name] = ordered
@@ -183,7 +183,7 @@ class Planner:
             return self.plan_for(request.task, place(request.task, cluster, self.policy).workers, request.plan)
         except Rejection:
             raise
-        except PlanError as error:  # a policy of somebody else that broke is no reason to stop planning
+        except PlanError as error:  # a policy that an extension brought may break; planning goes on
             raise Rejection(f"{request.task.name}: placement {self.policy}: {error}") from error
 
     def _cluster(self, able: Collection[str]) -> Cluster:

@@ -25,8 +25,8 @@ from p4switch.base.values import PS_PER_S
 # Ray: jobs whose ranks run on the nodes that p4reduce chose, and join its network.
 #
 # A host of the topology is a Ray node with the label ``p4reduce-host``. A job is a placement group with a bundle for
-# each of its ranks, which asks for the label of its host, so Ray itself takes care that ranks run there and nobody
-# else does.
+# each of its ranks, which asks for the label of its host, so Ray itself takes care that ranks, and nothing else, run
+# there.
 
 
 LABEL: Final = "p4reduce-host"

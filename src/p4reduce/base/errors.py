@@ -1,4 +1,4 @@
-"""The root of p4reduce's errors: whoever calls p4reduce catches ``P4ReduceError``; and packages that extras bring."""
+"""The root of p4reduce's errors, ``P4ReduceError``, for callers to catch; and packages that extras bring."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-# How whoever waits is told how far something is.
+# How a user who waits is told how far a command is.
 
 
 Progress = Callable[[str, int, int], None]
@@ -182,7 +182,7 @@ class Output:
             self.line(text)
 
 
-# Progress bars on stderr, and none when nobody looks.
+# Progress bars on stderr; none if stderr is no terminal.
 
 
 Report = Callable[[str, int, int], None]

@@ -11,7 +11,7 @@ it answers. Virtual time (``runs/virtual/survival.py``) and real time (``runs/re
 | ``STUCK`` | the reason why a switch did not take a tree | news |
 | ``GIVING`` | the result that one member has and others lack | it is there |
 
-Then the decision is made: it is written down, and all members are told. Until then it is nobody's, so another loss
+Then the decision is made: it is written down, and all members are told. Until then it does not count, so another loss
 begins anew with ``ASKING``, in a new term. A member that joins is taken in by such a decision, too.
 """
 
@@ -59,7 +59,7 @@ class Beat:
 
 @dataclass(frozen=True)
 class Unheard:
-    """For so long nobody could be heard, whatever was said."""
+    """The time, in units of the leases, in which the coordinator could not hear its members."""
 
     time: int
 
@@ -149,7 +149,7 @@ class Tell:
     | ``give`` | term | hand on your last result, as others lack it |
     | ``excluded`` | why | you are no member any more |
     | ``refused`` | why | you cannot be a member |
-    | ``released`` | True | nobody needs you any more |
+    | ``released`` | True | no member needs you any more |
     """
 
     ranks: tuple[int, ...]
@@ -297,7 +297,7 @@ class Agreement:
             if not named:
                 return [*self._actions, Blame(frozenset(self.asked))]
             self._look_at = named[-1].again
-        if self._have_left:  # nobody calls any more
+        if self._have_left:  # no survivor calls any more
             self._abandon()
             self._news.clear()
             self._rest()
@@ -358,7 +358,7 @@ class Agreement:
             self.newcomers = tuple(sorted((*self.newcomers, member)))
 
     def _end(self, member: int, reason: str, known_by: int | None, now: int) -> None:
-        """A member has ended; or one that wanted to be a member, of which nobody is told."""
+        """Take in that a member has ended, or a rank that wanted to be one (the members are not told of that)."""
         if self.leases.dead.get(member) == PARTED:
             self.leases.explain(member, reason)
             self._ending.pop(member, None)
@@ -467,7 +467,7 @@ class Agreement:
         self._actions.append(Install(self.epoch, decision))
 
     def _joining(self) -> tuple[int, ...]:
-        """Who comes in now that members have stopped: nobody, if one of them is ahead, or has not called."""
+        """Newcomers that join now that members have stopped: none, if a member is ahead or has not called."""
         answers = self._answers.values()
         same = len({answer.finished for answer in answers}) == 1
         return self.newcomers if same and all(answer.operation is not None for answer in answers) else ()
@@ -574,7 +574,7 @@ class Agreement:
                     raise CollectiveError(f"{waits}, which left the group")
 
     def _release(self) -> None:
-        """Once all have left, nobody needs anybody any more."""
+        """Tell the survivors, once, that all have left and that they may go."""
         if self._have_left and not self._released:
             self._released = True
             self._tell(self.survivors, "released", True)

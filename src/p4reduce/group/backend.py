@@ -47,7 +47,7 @@ class Options:
     lane_bits: int = 0
     """Bits of the lanes in which an all-reduce of floats travels, 32, 16 or 8; 0: as the run says."""
     name: str = ""
-    """What the collective is to whoever asked for it, where it is carried as another."""
+    """The collective that the caller asked for, if it is carried as another one."""
     blocks: Literal["", "own", "all"] = ""
     """An all-reduce of as many equal blocks as there are ranks, that may be carried as less: 'own': each rank needs its
     own one only; 'all': each rank gives its own one only, and zeros for the others."""
@@ -159,7 +159,7 @@ class Served(Backend, Protocol):
         """Note computation for the timeline."""
 
     def lost(self) -> None:
-        """Its process is gone without having left: everybody is told."""
+        """Its process is gone without having left: tell the other participants."""
 
 
 # How a participant's call becomes an operation of its endpoint.
@@ -622,7 +622,7 @@ class Seat:
         return self._rendezvous.subgroup(self.rank, ranks, serial)
 
     def lost(self) -> None:
-        """Its process is gone without having left: everybody is told."""
+        """Its process is gone without having left: tell the other participants."""
         self._rendezvous.lose(self.rank)
 
     def record(self, name: str, value: float, at_ps: int | None = None) -> None:
@@ -637,7 +637,7 @@ class Seat:
 Carry = Callable[[list[Call], Callable[[], None]], Sequence[Decision] | None]
 """``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call, or ``error`` of one that fails
 alone; raises ``CollectiveError``, after which the group goes on if it is one of ``GOES_ON``. It calls ``check`` now and
-then, which raises once the group has ended: then nobody needs the result any more. Returns what was decided of the
+then, which raises once the group has ended: the result is not needed any more. Returns what was decided of the
 group's members meanwhile."""
 Joined = Callable[[tuple[int, ...], int, tuple[int, ...]], None]
 """Told of participants that came in: their ranks, the group's view and members. Called under a lock: do not block."""
@@ -649,13 +649,13 @@ too, and carries on until at least one of them is done; which ones are."""
 
 
 class Group(Protocol):
-    """A group as whoever starts its participants sees it."""
+    """A group, as the process that starts its participants sees it."""
 
     def backend(self, rank: int) -> Served:
         """The end of a participant; ``ValueError`` for a rank that the group has not."""
 
     def waiting(self) -> str:
-        """Who waits for whom, as one line; empty when nobody waits."""
+        """Who waits for whom, as one line; empty when no participant waits."""
 
     def fail(self, error: ClusterError) -> None:
         """End the group: everyone who waits, or calls later, gets ``error``."""

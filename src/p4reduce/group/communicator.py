@@ -52,9 +52,9 @@ class Handle(Generic[T]):
         self.told: Callable[[BaseException], None] = lambda _: None
         """Hears of the error when ``wait`` raises it."""
         self.is_wanted = False
-        """Whether somebody has asked for the result."""
+        """Whether a caller has asked for the result."""
         self.wanted: Callable[[], None] = lambda: None
-        """Called when somebody asks for the result while it is not there."""
+        """Called when a caller asks for the result before it is there."""
 
     @property
     def done(self) -> bool:
@@ -171,8 +171,8 @@ class Queue(Generic[Carried]):
     ) -> Handle[T]:
         """Carry out ``task``, which returns its result and when it was there (ps). ``ClusterError`` once closed.
 
-        followed: it is carried out when the next one is submitted, whose ``about`` it is given; or with None when
-        somebody waits for it, or the queue is closed.
+        followed: it is carried out when the next one is submitted, whose ``about`` it is given; or with None when a
+        caller waits for it, or the queue is closed.
         """
         handle: Handle[T] = Handle(reach)
         if os.getpid() != self._process:  # the thread is not in this one
@@ -353,7 +353,7 @@ class Communicator:
         return self._backend.now()
 
     def group(self, ranks: Sequence[int], *, patience_s: float | None = None) -> "Communicator":
-        """The group of these ranks of this one, in this order; called by each of them, and by nobody else.
+        """Make a group of these ranks of this one, in this order; each of them calls this, and no other rank does.
 
         patience_s: as of ``connect``; None: as long as this one waits.
 

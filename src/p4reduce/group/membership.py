@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Who is dead, and who is only slow.
 #
 # A member is dead when its connection has ended (its process is gone), or when its lease has run out *and* the data
-# path names it: nobody is excluded for being late, and nobody for silence that holds up no one.
+# path names it: no member is excluded for being late, or for a silence that holds up no other.
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Leases:
         return True
 
     def knows(self, member: int) -> bool:
-        """Whether somebody is a member, or was."""
+        """Whether this rank is a member, or was one."""
         return member in self._until
 
     def join(self, member: int, now: int) -> None:
@@ -73,7 +73,7 @@ class Leases:
         self._until[member] = now + self._lease.term
 
     def postpone(self, by: int) -> None:
-        """Nobody listened for so long: what was said meanwhile was not heard, and no silence counts."""
+        """Extend all leases by a time in which the coordinator could not listen: silence in it does not count."""
         self._until = {member: until + by for member, until in self._until.items()}
 
     def ended(self, member: int, reason: str) -> bool:
@@ -108,13 +108,13 @@ class Leases:
 # What survivors say when they have stopped, and what follows from it.
 #
 # The first phase (*prepare*) stops the survivors and asks how many operations each has finished. An operation needs
-# all members, so nobody is two ahead. If somebody has finished operation k, k stands as it is, with the members that
-# it had, and the others get its array; if nobody has, k is done again over the survivors, from the inputs that were
-# kept. The second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with
-# the next term.
+# all members, so no member is two ahead. If one has finished operation k, k stands as it is, with the members that it
+# had, and the others get its array; if none has, k is done again over the survivors, from the inputs that were kept.
+# The second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with the next
+# term.
 #
 # Who joins comes in between two operations: the members hear of it before they begin one, which is not done, and
-# call again in the group with the newcomer. Newcomers have ranks that nobody had, behind all others.
+# call again in the group with the newcomer. Newcomers get ranks that no member had before, behind all others.
 
 
 OnFailure = Literal["abort", "raise", "shrink"]
@@ -137,7 +137,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a group's coordinator decided; written down before anybody is told. Members are ranks of the start."""
+    """What a group's coordinator decided; written down before any member is told. Members are ranks of the start."""
 
     term: int
     """Counts attempts to decide: each has its own."""
@@ -150,7 +150,7 @@ class Decision:
     before: tuple[int, ...]
     after: tuple[int, ...]
     contributors: tuple[int, ...]
-    """Whose contributions the operation has; nobody's where it was raised."""
+    """Members whose contributions the operation has; none if it was raised."""
     holder: int | None
     """Who had the array that the others got."""
     lost: Mapping[int, str]
@@ -158,7 +158,7 @@ class Decision:
     joined: tuple[int, ...] = ()
     """Who came in; they have none of the others' state."""
     cause: str = ""
-    """Why, where nobody died: a link or a switch."""
+    """The link or switch that caused it, if no member died."""
 
     @property
     def heard_before(self) -> int:
@@ -193,12 +193,12 @@ def decide(
 ) -> Decision:
     """The decision that follows from the answers of all survivors. ``redo``: False where callers want an error.
 
-    joined: who comes in; the operation is then nobody's, and all call again. Raises ``ClusterError`` where nobody
-    survives, where an answer is missing, or where answers contradict each other.
+    joined: newcomers; if there are any, the operation is not done, and all call again. Raises ``ClusterError`` if no
+    member survives, if an answer is missing, or if answers contradict each other.
     """
     left = tuple(member for member in before if member not in lost)
     if not left:
-        raise ClusterError("nobody survived: " + "; ".join(f"rank {one} {why}" for one, why in lost.items()))
+        raise ClusterError("no rank survived: " + "; ".join(f"rank {one} {why}" for one, why in lost.items()))
     missing = [member for member in left if member not in answers]
     if missing:
         raise ClusterError(f"rank {missing[0]} has not said what it has finished")
@@ -206,7 +206,7 @@ def decide(
     operation, most = min(finished.values()), max(finished.values())
     if most > operation + 1:
         ahead = max(left, key=finished.__getitem__)
-        raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: nobody is two ahead")
+        raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: none is two ahead")
     holder = next((member for member in left if finished[member] == operation + 1), None)
     if joined and holder is not None:
         raise ClusterError(f"rank {joined[0]} joins in operation {operation}, which rank {holder} has finished")
@@ -245,7 +245,7 @@ def group_changed(changes: Sequence[Decision], view: int, operation: int) -> Gro
     )
 
 
-# Decisions, written down before anybody is told of them: a line of JSON for each, forced to the disk.
+# Decisions, written down before any member is told of them: a line of JSON for each, forced to the disk.
 
 
 class Journal:
@@ -277,7 +277,7 @@ class Journal:
 class Reach:
     """A network, as far as it is not known to be damaged, and the members at its hosts.
 
-    ``hosts``: of members, by rank. ``links`` and ``switches`` are what is down; whoever learns of more adds to them.
+    ``hosts``: of members, by rank. ``links`` and ``switches`` are what is down; the owner adds to them when more fails.
     """
 
     def __init__(self, topology: "Topology", hosts: Sequence[str], links: "set[Ends]", switches: set[str]) -> None:

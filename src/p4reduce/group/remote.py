@@ -52,10 +52,10 @@ _PORT_TRIES: Final = 1000
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of the loopback interface that nobody uses now, and that no client gets meanwhile.
+    """Find ``count`` free TCP ports of the loopback interface that the kernel gives to no client meanwhile.
 
-    They lie below those that the kernel gives to whoever connects, or binds port 0: between looking and use only a
-    server that was told the same number could take one. ``OSError`` where there are not so many.
+    They lie below those that the kernel gives to a socket that connects, or binds port 0: between looking and use only
+    a server that was told the same number could take one. ``OSError`` if there are not so many.
     """
     clients = int(_CLIENT_PORTS.read_text("ascii").split()[0])
     with contextlib.ExitStack() as stack:

@@ -3,8 +3,8 @@
 Virtual time stands still while scripts compute. The network runs when every participant that the
 operation needs has called, so the outcome does not depend on how threads or processes are scheduled.
 
-The participant whose call comes last carries the collective out, outside of the lock: meanwhile anybody may ask who
-waits, leave, or end the group.
+The participant whose call comes last carries the collective out, outside of the lock: meanwhile any thread may ask
+which participants wait, leave, or end the group.
 """
 
 import threading
@@ -97,7 +97,7 @@ class Rendezvous:
             self._end(error)
 
     def lose(self, rank: int) -> None:
-        """``rank`` is gone without having left: everybody is told, or goes on without it."""
+        """``rank`` is gone without having left: the others are told, or go on without it."""
         if not self.die(rank, "ended without leaving the group"):
             self.fail(CollectiveError(f"{self._name(rank)} ended without leaving the group"))
 
@@ -126,13 +126,13 @@ class Rendezvous:
         return self._failure
 
     def close(self) -> None:
-        """End the group and wait until the network has nobody's array any more."""
+        """End the group and wait until the network uses no participant's array any more."""
         with self._changed:
             self._end(ClusterError("the group has ended"))
             self._changed.wait_for(lambda: not self._carrying)
 
     def waiting(self) -> str:
-        """Who waits for whom, as one line; empty when nobody waits."""
+        """Who waits for whom, as one line; empty when no participant waits."""
         with self._changed:
             calls = self._waiting_calls()
             if not calls:
@@ -236,7 +236,7 @@ class Rendezvous:
         seat.spans.append(Span(call.rank, name, call.start_ps, call.done_ps, call.array.size))
 
     def leave(self, rank: int) -> None:
-        """``rank`` makes no more calls; whoever waits for it is told."""
+        """``rank`` makes no more calls; participants that wait for it are told."""
         with self._changed:
             self._seats[rank].left = True
             complete = self._take_complete()
@@ -282,7 +282,7 @@ class Rendezvous:
         return [seat.call for seat in self._seats if seat.waits and seat.call is not None]
 
     def _take_complete(self) -> list[Call]:
-        """The calls of a collective that nobody is missing in, which are under way from now on; or none."""
+        """Take the calls of a collective that all participants have called, which begins now; or none."""
         if any(seat.call is not None and seat.call.options.stale and not seat.finished for seat in self._seats):
             return self._take_stale()
         calls = self._waiting_calls()
@@ -336,7 +336,7 @@ class Rendezvous:
                 finished = calls
                 with self._changed:
                     self._apply(decisions, calls)
-        except GOES_ON as error:  # the same at all who called, and nobody's array is in use any more
+        except GOES_ON as error:  # the same at all callers, and no array is in use any more
             finished = calls
             for call in calls:
                 call.error = type(error)(str(error))

@@ -57,7 +57,7 @@ class Keepalive:
     every_s: int = 5
     """between questions"""
     limit_s: int = 30
-    """of silence after which the connection ends, and of sent bytes that nobody acknowledges"""
+    """of silence after which the connection ends, and of sent bytes that the peer does not acknowledge"""
 
     def apply(self, connection: socket.socket) -> None:
         """Set it for a TCP connection (tcp(7))."""
@@ -154,7 +154,7 @@ def context(pem: str, *, server: bool) -> ssl.SSLContext:
     made.verify_mode = ssl.CERT_REQUIRED
     made.verify_flags = ssl.VerifyFlags(made.verify_flags | _NO_CHECK_TIME)
     if server:
-        made.num_tickets = 0  # nobody resumes
+        made.num_tickets = 0  # no client resumes a session
     try:
         with _in_memory(pem) as path:
             made.load_cert_chain(path)
@@ -227,7 +227,7 @@ def _resolved(host: str) -> Sequence[tuple[int, int, int, str, tuple[str | int, 
 
 
 def dial(address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
-    """A connection to the coordinator. ``OSError`` when nobody answers there, or who does has another key."""
+    """Connect to the coordinator. ``OSError`` if nothing answers at the address, or the peer has another key."""
     if isinstance(address, str):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(timeout_s)

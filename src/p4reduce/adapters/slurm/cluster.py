@@ -287,7 +287,7 @@ class SlurmCluster:
 
     def _start_munged(self, place: Place) -> None:
         folder = self.folder
-        # Forced: it would have everybody enter the socket's folder, and only this user may.
+        # Forced: munged wants a folder that every user may enter, and only this user may.
         files = {
             "key-file": folder / "munge.key",
             "socket": place.munge_socket,

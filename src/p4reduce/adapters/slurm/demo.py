@@ -1,9 +1,9 @@
 """The same jobs under Slurm's own choice of hosts and under p4reduce's, in virtual time.
 
 Slurm, its daemons, its queue and the ranks' processes are real; links, switches and what jobs compute are virtual.
-Virtual time stands still while Slurm decides, whoever chooses hosts, and until all ranks have come: a job's completion
-time (JCT) is from its arrival to the moment when its last rank leaves, in virtual time, and has no part of Slurm's or
-the machine's own time in it.
+Virtual time stands still while Slurm decides, in both schemes, and until all ranks have come. A job's completion time
+(JCT) is from its arrival to the moment when its last rank leaves, in virtual time; it has no part of Slurm's or the
+machine's own time in it.
 """
 
 import random
@@ -204,7 +204,7 @@ class SchemeResult:
 
 
 class _Chooser(Protocol):
-    """Whoever sees to it that jobs that Slurm begins are in the network."""
+    """A scheme of choosing hosts: it brings the jobs that Slurm begins into the network."""
 
     chosen: dict[int, Chosen]
     """hosts by job, once they are known"""
@@ -361,7 +361,7 @@ class _Slurms:
     def _is_through(self, jobs: list[QueuedJob], idle: int) -> bool:
         """Whether Slurm has looked at all that wait since something changed, if any of them could begin.
 
-        Where nobody is in its way, one that could begin does, however long Slurm takes.
+        With an empty network, a job that could begin will begin, however long Slurm takes.
         """
         if not any(job.state == "PENDING" and job.node_count <= idle for job in jobs):
             return True

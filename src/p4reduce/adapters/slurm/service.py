@@ -18,7 +18,7 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import job_folder
 
-# Slurm's commands. No shell: what jobs are called reaches nobody who would execute it.
+# Slurm's commands. They run without a shell, so the names of jobs are never executed.
 
 
 # What goes wrong with Slurm.
@@ -127,7 +127,7 @@ class QueuedJob:
 
     @property
     def over(self) -> bool:
-        """Whether it will not run any more, unless somebody queues it again."""
+        """Whether it will not run any more, unless a user queues it again."""
         return self.state in _OVER
 
 
