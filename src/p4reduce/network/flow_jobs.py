@@ -97,7 +97,7 @@ class FlowJobs:
     def post(self, index: int, operation: Post, elements: int = 0) -> None:
         """Give an endpoint its next operation. ``PlanError`` for a collective that the model does not know.
 
-        elements: of arrays that nobody holds.
+        elements: the length of arrays that exist only in the model.
         """
         job = self._of[index]
         under = self._now.setdefault(id(job), _Collective())

@@ -66,7 +66,7 @@ class Demands:
         rates = np.array([topology.link_at(host, 1).rate_bps for host in self.hosts], dtype=np.float64)
         busiest = max(float((self.sent_bps / rates).max()), float((self.received_bps / rates).max()))
         if busiest == 0:
-            raise FabricError("bps: nobody sends anything, so nothing can be scaled")
+            raise FabricError("bps: no host sends anything, so nothing can be scaled")
         return Demands(self.hosts, self.bps * (load / busiest))
 
 
@@ -132,7 +132,7 @@ TEMPLATE_BYTES: Final = 64
 HEADERS: Final = 42
 """Ethernet, IPv4, UDP"""
 UDP_PORT: Final = 9
-"""discard (RFC 863): nobody answers"""
+"""discard (RFC 863): no host answers"""
 
 SOURCE: Final = np.dtype(
     [

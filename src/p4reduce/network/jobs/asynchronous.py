@@ -57,7 +57,7 @@ class Clock(ABC):
         heappush(self._calls, (max(time_ps, self._timed.now), next(self._order), call))
 
     def run(self, *, check: Call | None = None, until: Callable[[], bool] | None = None) -> None:
-        """Until nobody has anything to do, or until something is so, which is asked after every step.
+        """Run until no endpoint has anything to do, or until ``until()`` is true, which is asked after every step.
 
         ``ClusterError`` when an endpoint gives up or waits for ever.
         """
@@ -92,7 +92,7 @@ class Clockwork(Clock):
         self.network.announce(index, operation)
 
     def serve(self, index: int, operation: Post, then: Done) -> None:
-        """The same for an endpoint that others come to: that it waits for them keeps nobody from the end of a run."""
+        """Post an operation of a server; unlike with ``post``, a run may end while the server waits for others."""
         self.post(index, operation, then)
         self._serving.add(index)
 
@@ -118,7 +118,7 @@ FloatArray = NDArray[np.float32]
 
 
 class Staleness:
-    """Who may communicate: a worker is at most ``bound`` rounds ahead of the slowest; None: of anybody.
+    """Who may communicate: a worker is at most ``bound`` rounds ahead of the slowest; None: no bound.
 
     0 keeps workers in step, though what each gets back need not hold the others' gradients of the same round.
     """
@@ -140,12 +140,12 @@ class Staleness:
 
     @property
     def oldest(self) -> int:
-        """The round of whoever is slowest."""
+        """The round of the slowest watched worker."""
         return min((self.done[rank] for rank in self._watched), default=0)
 
     @property
     def newest(self) -> int:
-        """The round of whoever is fastest."""
+        """The round of the fastest worker."""
         return max(self.done)
 
 
@@ -327,7 +327,7 @@ class AsynchronousTraining:
             self._clockwork.post(self._job.server(rank), post, lambda _done: self._serve(rank, iteration + 1))
 
 
-# Whoever is behind goes first: classes by batch at hosts and in switches, while an asynchronous training runs.
+# The worker that is behind goes first: classes by batch at hosts and in switches, during asynchronous training.
 
 
 REBASE: Final = 4

@@ -407,7 +407,7 @@ class JobNetwork:
     seed : int
         Of the faults.
     background : Background, Requests or None
-        Traffic of others, from the first moment on; None: nobody else is there.
+        Traffic of others, from the first moment on; None: no other traffic.
     congestion : Congestion or None
         Of all workers; None: the window of each plan, paced as its busiest link.
     threads : int or None
@@ -630,7 +630,7 @@ class JobNetwork:
             self._start(index)
 
     def give_up(self, job: Job) -> None:
-        """Nothing of a job is done any more; frames that are on their way find nobody."""
+        """Stop all endpoints of a job; frames that are still on their way are ignored."""
         for index in job.endpoints:
             self.endpoints.give_up(index)
 

@@ -269,7 +269,7 @@ def link_address(plan: Plan, host: str) -> HostAddress:
 
 
 def server_peers(plan: Plan) -> tuple[HostAddress, ...]:
-    """Whom the server of a plan talks to: the root switch, or every worker; nobody where there is no server."""
+    """The peers of a plan's server: the root switch, or every worker; empty if the plan has no server."""
     if plan.server is None:
         return ()
     below = [plan.root] if plan.in_network else plan.workers

@@ -153,7 +153,7 @@ def _from_image(image: str) -> Bmv2:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as new:
             _extract(Path(new))
-            with contextlib.suppress(OSError):  # somebody else was quicker: the same files
+            with contextlib.suppress(OSError):  # another process was quicker: the same files
                 (Path(new) / "root").rename(folder)
     programs = [path for path in folder.rglob(PROGRAM) if path.is_file()]
     loaders = sorted(folder.rglob("ld-linux*.so*"))
@@ -252,7 +252,7 @@ class Bmv2Switches:
     """All switches of a topology on BMv2, empty, with their P4Runtime servers ready.
 
     To be used by ``with``, in the network namespace of a :class:`~p4reduce.network.real.net.RealNetwork`: P4Runtime is
-    at 127.0.0.1 from port 9559 on (IANA's for it) and Thrift from 9090 on, and nobody else is there to have them.
+    at 127.0.0.1 from port 9559 on (IANA's for it) and Thrift from 9090 on; no other program uses these ports there.
 
     Parameters
     ----------

@@ -483,7 +483,7 @@ def _check_ports(
     every: list[Hop],
     settings: tuple[tuple[str, object], ...],
 ) -> None:
-    """Raise `FabricError` where a port or a setting belongs to nobody."""
+    """Raise `FabricError` where a port or a setting belongs to no switch."""
     if unknown := sorted(set(ports) - set(devices)):
         raise FabricError(f"ports: there are no switches {unknown}")
     for name, number in every:
@@ -507,7 +507,7 @@ IDLE_LOOK_S: Final = 0.1
 class DeviceHost:
     """Devices without a program at first, in wall-clock time. Use as a context manager.
 
-    Nothing drives them: whoever has frames runs them through ``server.device(...)`` while it holds ``server.lock``.
+    Nothing drives them: the caller that has frames runs them (``server.device(...)``) while it holds ``server.lock``.
     """
 
     def __init__(
@@ -585,7 +585,7 @@ class SwitchHost(DeviceHost):
         tls: Tls | None = None,
         **options: Any,
     ) -> None:
-        """Open the ``ports`` of each switch; nobody is served before the context is entered.
+        """Open the ``ports`` of each switch; no client is served before the context is entered.
 
         ``options``: rates, queues and what else `RealSwitches` takes. Raises FabricError as it does.
         """

@@ -334,7 +334,7 @@ def _block(w: Any, m: Any, port_index: int) -> None:
     m.polled += 1
     poll_at(m.polls, port_index).events = POLLIN | POLLOUT
     link.free_at = _NEVER
-    link.waking = 1  # nobody plans to wake it: unblock does
+    link.waking = 1  # no event wakes it: unblock does
 
 
 @kernel

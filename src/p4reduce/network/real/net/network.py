@@ -33,7 +33,7 @@ from p4reduce.topologies import Link, Node, Topology
 # Every function works in the namespace of the thread that calls it.
 
 
-# Which interfaces have lost their carrier: the kernel says when something changed, and only then is anybody asked.
+# Which interfaces have lost their carrier: the kernel says when something changed, and only then are they read.
 
 
 _RTMGRP_LINK: Final = 1
