@@ -101,7 +101,7 @@ class _Round:
         network.post(self.job.server, Post(Collective.PUSH_PULL, None, self.weights, learning_rate=rate))
 
     def exact(self) -> bool:
-        """Whether everybody has what they must have."""
+        """Whether the server and all workers have the right sums."""
         total = -np.sum(self.sources, axis=0, dtype=np.float64).astype(np.float32)
         return all(np.array_equal(one, total) for one in (self.weights, *self.targets))
 

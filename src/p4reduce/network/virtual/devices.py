@@ -101,7 +101,7 @@ class Peekable(Protocol):
 
     @property
     def peek_state_address(self) -> int:
-        """Address of a state with the same tables, whose counters and registers are never read; asked for at each run."""
+        """Address of a state with the same tables, whose counters and registers are not read; asked for at each run."""
 
 
 class Shadows:

@@ -46,7 +46,7 @@ class Knowledge(Enum):
     PREDICTED = "predicted"
     """what follows from the switches' counters, one control latency late"""
     NONE = "none"
-    """nobody"""
+    """nothing"""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Reading:
     """What the switches of a job have counted since it began: first transmissions only.
 
     For every contribution that a switch accepts it sends a result the same way back, so the two numbers of frames are
-    equal unless the job waits for somebody.
+    equal unless the job waits for a worker.
     """
 
     bytes: int
@@ -332,7 +332,7 @@ class _Governor(Fixed):
         self.readings = 0
 
     def begin(self, description: Description) -> Classes:
-        """All in the highest class of jobs, until there is somebody to ask."""
+        """All in the highest class of jobs, until a policy has been asked."""
         return dict.fromkeys(range(len(description.jobs)), JOB_CLASSES[-1])
 
     def attach(self, run: Run, controller: Controller) -> None:

@@ -299,7 +299,7 @@ class TaskRun:
             self.begin_round(now_ps)
 
     def reader_at(self, home: str) -> str | None:
-        """Who reads data now that lie at a host; None: nobody."""
+        """The host that now reads data that lie at ``home``; None if there is none."""
         unread = sorted(self._unread) if self._reading is not None else []
         return next((reader for at, reader, _ in unread if at == home), None)
 
@@ -319,7 +319,7 @@ class TaskRun:
         self.begin_round(now_ps)
 
     def close(self) -> None:
-        """Nobody reads anything any more."""
+        """Stop reading data."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None
@@ -579,7 +579,7 @@ class Attempts:
             kept.save(run.round, run.state())
 
     def end(self, run: TaskRun, *, finished: bool) -> None:
-        """A run has ended; nobody needs its checkpoint where no attempt can follow."""
+        """Note that a run has ended, and remove its checkpoint if no attempt can follow."""
         kept = self._of(run.order)
         if kept is not None and (finished or run.order.attempt >= run.order.task.max_restarts):
             self._remove(kept)
@@ -597,7 +597,7 @@ class Attempts:
             self._folder.rmdir()
 
 
-# Tasks that take turns: plays a timetable, window after window, round after round, and asks nobody meanwhile.
+# Tasks that take turns: plays a timetable, window after window, round after round, without asking the orchestrator.
 
 
 _STEP_PS: Final = 200_000
@@ -691,7 +691,7 @@ class Rounds:
             return self._go_on(now_ps)
         live = [] if self._table is None else self._live(self._table.windows, runs)
         following = [place for place in live if place > self._place]
-        if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or nobody is in one
+        if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or none is under way
             self._end_round(runs)
             return True
         if not following or self._table is None:
@@ -726,7 +726,7 @@ class Rounds:
         self._tell("schedule", {"number": self._table.number})
 
     def _begin_window(self, table: Timetable, place: int, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
-        """Have the others train and turn the mirrors; False while somebody of the window trains."""
+        """Have the others train and turn the mirrors; False while a task of the window trains."""
         window = table.windows[place]
         own = [runs[name] for name in window.tasks if name in runs]
         if not all(run.trained(now_ps) for run in own):

@@ -36,11 +36,11 @@ from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
-# What an executor reports, numbered from 1 on, until whoever asks has kept it.
+# What an executor reports, numbered from 1 on, until the caller has kept it.
 
 
 _OFTEN: Final = ("round", "window")
-"""kinds that nobody waits for"""
+"""kinds that no caller waits for"""
 
 
 class ReportLog:
@@ -220,11 +220,11 @@ def _model_bytes(order: Order) -> int:
     return 4 * order.task.elements * (hosts + 6)
 
 
-# Leaving a network whose time stands still because somebody looks at it, as soon as something else is to be done.
+# Leaving a network whose time a viewer holds, as soon as something else is to be done.
 
 
 class _WantedError(Exception):
-    """Somebody waits; never leaves :func:`wanted`."""
+    """A client waits; never leaves :func:`wanted`."""
 
 
 @contextmanager
@@ -364,10 +364,10 @@ class Changes:
         return [self._network.now + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self.open]
 
     def die(self, run: TaskRun, host: str, *, whole: bool) -> None:
-        """The process of a run at a host has ended: whoever is left stops, until somebody says how to go on.
+        """Handle the end of a run's process at a host: the others stop, until the orchestrator says how to go on.
 
-        ``whole``: the host itself has; then nobody reads data there any more, and a task of which somebody would fails.
-        Where tasks take turns nobody could, before the end of the round, for which the others would wait: it fails.
+        ``whole``: the host itself has ended; a task that would read data there fails. Where tasks take turns the task
+        fails, too: it could go on only after the round, for whose end the others would wait.
         """
         if run.ended or host in run.died:
             return
@@ -391,7 +391,7 @@ class Changes:
 _WHOLE: Final = Faults()
 Time = Literal["virtual", "flow"]
 _EVENTS: Final = 1_000_000
-"""of the network, after which it is asked whether somebody waits: about a second"""
+"""of the network, after which it is asked whether a client waits: about a second"""
 
 
 class World(AbstractContextManager["World"]):
@@ -411,7 +411,7 @@ class World(AbstractContextManager["World"]):
     faults, seed
         Of all links.
     background : Background or None
-        Traffic of others between all hosts, from the first moment on; None: nobody else is there.
+        Traffic of others between all hosts, from the first moment on; None: no other traffic.
     most_bytes : int or None
         Of memory for the models of all tasks together; None: half of the machine's.
     slowdowns : mapping or None
@@ -759,7 +759,7 @@ class World(AbstractContextManager["World"]):
             self._leaving.append(list(run.jobs.values()))
 
     def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """As :meth:`Changes.change_over` where nobody can be told: the task fails."""
+        """As :meth:`Changes.change_over`, but where that is refused the task fails."""
         try:
             self._changes.change_over(run, role, plan)
         except RefusedError as error:

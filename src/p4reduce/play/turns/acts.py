@@ -42,7 +42,7 @@ class Gpus:
         self._share()
 
     def next_end(self) -> int | None:
-        """When the next job has trained, if nothing changes; None: nobody trains."""
+        """When the next job has trained, if nothing changes, in picoseconds; None if no job trains."""
         ends = [self._now + one.left / one.rate for one in self._jobs.values() if one.rate > 0]
         return max(self._now, _up(min(ends))) if ends else None
 
@@ -215,11 +215,11 @@ Wait = tuple[int | None, Sequence[Under]]
 Act = Generator[Wait[Under], None, None]
 
 
-ITSELF: Final = "nobody trains and nobody communicates: the schedule waits for itself"
+ITSELF: Final = "no job trains and no job communicates: the schedule waits for itself"
 
 
 class Acts(ABC, Generic[Who, Under]):
-    """Moves jobs through their rounds. Whoever inherits says what is under way, and how time passes."""
+    """Moves jobs through their rounds. Subclasses say what is under way, and how time passes."""
 
     def __init__(self, schedule: Schedule, jobs: Mapping[str, Who], rounds: int) -> None:
         self.schedule, self.jobs, self.rounds = schedule, jobs, rounds
@@ -271,7 +271,7 @@ class Acts(ABC, Generic[Who, Under]):
     # --- turns
 
     def drive(self) -> None:
-        """All that everybody does, to its end, or until it is ``halted``."""
+        """Play the acts of all jobs to their end, or until ``halted``."""
         acts = self.acts()
         waits: dict[int, Wait[Under]] = {}
         ready = list(range(len(acts)))
@@ -302,7 +302,7 @@ class Acts(ABC, Generic[Who, Under]):
         return over if at is None else now >= at
 
     def acts(self) -> list[Act[Under]]:
-        """What everybody does."""
+        """Make the acts of all cycles."""
         found: list[Act[Under]] = []
         alone = len(self.schedule.cycles) == 1  # else others send across its boundaries
         for cycle in self.schedule.cycles:
@@ -438,7 +438,7 @@ class Acts(ABC, Generic[Who, Under]):
         return lit, done
 
     def _exclusive(self, cycle: Cycle) -> Act[Under]:
-        """Whole iterations of one job after the other, next whoever has had least of the time so far."""
+        """Whole iterations of one job after the other; next is the job that has had least time so far."""
         had = dict.fromkeys(cycle.jobs, 0)
         times = dict.fromkeys(cycle.jobs, 0)
         while min(times.values()) <= self.rounds:

@@ -274,7 +274,7 @@ def play_flows(
     jobs : mapping of TdmJob
         By name.
     rounds : int
-        Whole rounds after the first one; where nobody is gated, iterations of everybody.
+        Whole rounds after the first one; where no job is gated, iterations of each job.
     factors : mapping of Factors
         Of each way to carry bytes; none: bytes over rates.
 
@@ -344,7 +344,7 @@ class _Fluid:
         self._rate = None
 
     def next_end(self) -> int | None:
-        """When the next flow has sent, or what it sent is all there; None: nobody sends."""
+        """When the next flow has sent, or what it sent is all there, in picoseconds; None if no flow sends."""
         ends = [int(one) for one in self.done_ps[self.done_ps > self.now]]
         if self.active.any():
             rate = self.rates()

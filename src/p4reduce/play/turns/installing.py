@@ -96,7 +96,7 @@ class Part:
             network.post(index, Post(collective, own, result, words=words))
 
     def exact(self) -> bool:
-        """Whether everybody has what they must have."""
+        """Whether all hosts have the values that they must have."""
         if not self.targets:
             return self.stored is not None and np.array_equal(self.stored, self.expected)
         rows = self.expected if self.expected.ndim > 1 else [self.expected] * len(self.targets)
@@ -250,8 +250,8 @@ def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
 #
 # Sums wait for their results, so a window bounds what of them queues. The streams of an all-to-all are paced: two
 # jobs of one turn that each took a circuit for themselves would fill its queue. Here all of a turn end together: a
-# job's time is that of the busiest link that it crosses, with everybody's frames on it, and its hosts spread their
-# chunks over that.
+# job's time is that of the busiest link that it crosses, with all jobs' frames on it, and its hosts spread their chunks
+# over that.
 
 
 Load = Counter[Hop]
@@ -279,7 +279,7 @@ def set_paces(schedule: Schedule, installed: Mapping[str, Installed], rates: Rat
 
 
 def _turns(schedule: Schedule, cycle: Cycle) -> Iterable[list[str]]:
-    """Who sends at the same time; where nobody is gated, each for itself: nobody knows of others."""
+    """Groups of jobs that send at the same time; in a cycle that is not gated each job is a group of its own."""
     return turns_of(schedule, cycle).values() if cycle.mode == "gated" else ([name] for name in cycle.jobs)
 
 
@@ -365,7 +365,7 @@ def physical(network: OpticalNetwork, delay: str = "1us", *, servers: bool = Fal
     """Hosts, ToRs and the cross-connect of a network; ``delay`` is that of every fibre.
 
     ``servers``: a host beside each ToR that keeps what is pushed there until it is pulled, with a link as fast as all
-    others of its ToR together: (4) counts no bytes for it, so it must not be what anybody waits for. ``planes``: 1 or 2
+    others of its ToR together: (4) counts no bytes for it, so no job may have to wait for it. ``planes``: 1 or 2
     cross-connects, to which the ports of a ToR go in turns.
     """
     if network.ports < 1:

@@ -217,7 +217,7 @@ class SlottedPlayer(Player):
     """The same with fixed slots; all jobs are in one cycle."""
 
     def acts(self) -> list[Act[Sent]]:
-        """The clock's, and everybody's."""
+        """The clock's act, and those of all jobs."""
         schedule = self.schedule
         self.network.advance(self.network.now)  # the fabric knows of all endpoints then
         self._round_ps = round(schedule.round_s * PS_PER_S)
@@ -525,7 +525,7 @@ def play(
 
 
 def _least_guard_s(schedule: Schedule, installed: Mapping[str, Installed]) -> float:
-    """Of those who communicate at the same time, whoever they are."""
+    """The least guard time, in seconds, that is enough for all jobs that communicate at the same time."""
     groups: dict[tuple[int, int], list[Plan]] = {}
     for plan in schedule.jobs:
         own = groups.setdefault((plan.process, plan.group), [])
