@@ -536,7 +536,7 @@ def examine(agents: Agents) -> list[tuple[str, str]]:
     for agent in there:
         agent.ask("listen", host=agents.master(agent)[0])
     for agent in there:
-        with contextlib.suppress(ClusterError):  # it cannot listen at its own address, so that nobody reaches it
+        with contextlib.suppress(ClusterError):  # it cannot listen at its own address, so no other machine reaches it
             ports[agent.machine.name] = (agents.master(agent)[0], agent.answer("port", BEGIN_S))
     with contextlib.ExitStack() as stack:
         for agent in there:

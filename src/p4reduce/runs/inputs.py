@@ -53,7 +53,7 @@ def _versions() -> dict[str, str]:
 def _commit(folder: Path) -> str:
     """The commit of a source checkout, with ``+changes`` where files differ from it; elsewhere the release.
 
-    A checkout is one that holds this very file: an installation may lie within somebody else's repository.
+    A checkout is one that holds this very file: an installation may lie within another project's repository.
     """
 
     def git(*arguments: str) -> str:

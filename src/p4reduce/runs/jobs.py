@@ -481,7 +481,7 @@ class FlowCarrier(RunJobs):
     # --- collectives
 
     def move(self, operation: str, elements: int, chosen: Options = PLAIN) -> None:
-        """One collective of ``elements`` numbers of each worker that nobody holds, and whose sums nobody sees."""
+        """Time one collective of ``elements`` numbers of each worker, without arrays and without sums."""
         with self._one:
             number = len(self.records)
             parts, carried = self.parts_of(operation, 0, elements, self.workers, number, chosen)
@@ -492,7 +492,7 @@ class FlowCarrier(RunJobs):
     def carry(
         self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
     ) -> Sequence[Decision]:
-        """Add the callers' arrays up, and say when everybody has the result. As of ``RunJobs.carry``."""
+        """Add the callers' arrays up, and say when all have the result. As of ``RunJobs.carry``."""
         with self._one:
             check()
             hosts = self.workers if workers is None else workers

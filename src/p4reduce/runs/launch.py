@@ -42,15 +42,15 @@ _MAX_SOCKET_PATH: Final = 107
 
 
 class Listener:
-    """Serves whoever connects to ``address``; ``close`` it.
+    """Serves the processes that connect to ``address``; ``close`` it.
 
     ``failed`` hears of a process that does not speak the protocol, ``lost`` of one whose connection ended before it
-    left, that one's too, and why; ``left`` of one that has left and has been told so: nobody waits for this connection
+    left, that one's too, and why; ``left`` of one that has left and has been told so: its connection is not waited for
     any more. All are called by threads of this one. Who does not say the word ``start`` first is refused.
 
     With ``at``, hosts of this machine or ``tls://HOST:PORT``, it also serves those who come from other machines and
-    show the group's key (``ticket``). Whoever does not is no process of the group: the connection ends and is counted.
-    So does one that has not said hello in time, and the oldest of those when there are too many: a rank tries again.
+    show the group's key (``ticket``). A connection that does not is ended and counted. So is one that
+    has not said hello in time, and the oldest of those when there are too many: a rank tries again.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Listener:
         pem: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Listen in ``folder``, which nobody else may enter. ``ClusterError`` where its path is too long.
+        """Listen in ``folder``, which no other user may enter. ``ClusterError`` where its path is too long.
 
         size: ranks of the group; twice as many connections, and `FEWEST_UNKNOWN`, may be on their way to say hello.
         pem: the group's key, in place of a new one.
@@ -458,7 +458,7 @@ class _Coordinator:
         self._run = folder
         self._seats: dict[Served, int] = {}
         """of the whole group"""
-        # Nobody else reaches the socket. Of a process that is gone its exit code says how, so nobody asks who was lost
+        # No other user reaches the socket. Of a process that is gone its exit code says how, so ``lost`` is not needed
         # unless others have started it.
         alone = elsewhere is not None and elsewhere.agents is None
         self._listener = Listener(

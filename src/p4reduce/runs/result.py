@@ -154,10 +154,10 @@ class NetworkResult:
     """Of all jobs; for ring and ps the hops of the streams."""
     membership: Annotated[list[Decision], _UNLESS_EMPTY] = field(default_factory=list)
     """What was decided of the group's members when some died, in order. Then frames are held against no prediction:
-    nobody predicts what was under way."""
+    what was under way cannot be predicted."""
     closed: Annotated[list[ClosedRecord], _UNLESS_EMPTY] = field(default_factory=list)
-    """All-reduces that a deadline closed. Then frames are held against no prediction, either: nobody predicts who comes
-    too late."""
+    """All-reduces that a deadline closed. Then frames are held against no prediction, either: which workers come too
+    late cannot be predicted."""
     left_out: Annotated[list[LeftOutRecord], _UNLESS_EMPTY] = field(default_factory=list)
     """What came too late and is in no sum, by rank."""
 

@@ -49,7 +49,7 @@ class Observed:
     uncounted_queues: bool = False
     """Whether some of those were lost by switches before these counted what they send (BMv2's output queues)."""
     interrupted: bool = False
-    """Whether collectives were given up on the way: nobody predicts what they had sent."""
+    """Whether collectives were given up on the way: what they had sent cannot be predicted."""
 
 
 def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResult:
@@ -258,7 +258,7 @@ def _allow_losses(
     """Expect what was counted where a link also carries on what others sent, and that is less than predicted.
 
     Who sends a frame for the first time counts it whatever happens to it later, so the first link of each overlay hop
-    is exact under any loss. The links after it lack what was lost before them; how much that was, nobody saw. With
+    is exact under any loss. The links after it lack what was lost before them; how much that was is not known. With
     ``uncounted_queues`` a switch may have lost what it sent itself, too, but must then have sent it again.
     """
     allowed = {hop for job in jobs for path in job.plan.paths.values() for hop in hops(job.plan.topology, path)[1:]}

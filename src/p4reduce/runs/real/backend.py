@@ -95,7 +95,7 @@ class ScriptSpec(BaseModel):
     """Path of the coordinator's socket (runs/real/coordinator.py)."""
     on_failure: OnFailure = "abort"
     members: tuple[int, ...] = ()
-    """Who takes part at first; nobody: this one joins, and its endpoint is that of the group that takes it in."""
+    """Ranks that take part at first; empty: this one joins, and gets its endpoint from the group that takes it in."""
     grows: bool = False
     """Whether others may join."""
 

@@ -52,7 +52,7 @@ from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
 
 WINDOW: Final = 256
-"""Chunks that may be in flight where nobody says how many: processes add more delay than links, so rate * round trip
+"""Chunks that may be in flight if no window is given: processes add more delay than links, so rate * round trip
 of the plan would be too few; how many there are at a time, loss and round-trip times decide. On BMv2 no more than an
 output queue holds: results then find room in it, unless some are sent again. (With a deadline that bounds what is on
 its way: what waits for a straggler is in no queue, and is to be open at once.)"""
@@ -114,7 +114,7 @@ class Assignment:
             job, server = SERVED_JOB, servers[0]
         elif operation == "broadcast":
             if len(workers) == 1:
-                raise ExperimentError("workers: 1, but a broadcast in real time needs somebody to send to")
+                raise ExperimentError("workers: 1, but a broadcast in real time needs 2 or more")
             job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
         narrow = experiment.target == "bmv2" and experiment.deadline_ps is None
         window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if narrow else WINDOW)
@@ -268,7 +268,7 @@ class RealCluster:
                     check_growth(plan, experiment.collective)
                 self.trees.append(Job(plan, self.numbers if plan.in_network else None))
             self.plans_in_use: Callable[[], Sequence[Plan]] = lambda: [tree.plan for tree in self.trees]
-            """Whoever looks on may ask at any time."""
+            """May be called at any time, also by viewers in other threads."""
             progress(f"{experiment.plan}: workers", 0, 1)
             self.group = self._parts.enter_context(self._start_workers())
             self.group.answers(self.hosts, "starting", time.monotonic() + START_S, idle_s=experiment.budget_s)
@@ -496,7 +496,7 @@ class RealCluster:
                 )
 
     def _right_blocks(self, hashes: dict[str, str], turn: int, given: Callable[[int], FloatArray]) -> None:
-        """Everybody has a block of each other worker, as it was sent."""
+        """Check that all workers have a block of each other worker, as it was sent; ``ClusterError`` if not."""
         wanted = exchanged([given(rank) for rank in range(len(self.assignment.workers))])
         for host, array in zip(self.assignment.workers, wanted, strict=True):
             if hashes[host] != hashlib.sha256(array.data).hexdigest():
@@ -654,7 +654,7 @@ def _unseen_losses(
     counters: Mapping[str, SwitchCounters],
     links: Mapping[Hop, LinkCounters],
 ) -> bool:
-    """Whether somebody received less than was sent to it and not lost on purpose, or nobody can tell."""
+    """Whether frames may be lost uncounted: a node's count does not fit what was sent to it, and frames were resent."""
     received = cluster.target.received(counters)
     for (node, port), seen in links.items():
         peer = cluster.topology.neighbour(node, port)

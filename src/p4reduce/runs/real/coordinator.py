@@ -99,7 +99,7 @@ class Trees:
 
     @property
     def may_return(self) -> bool:
-        """Whether a switch has ended just now, and may begin anew before anybody draws conclusions."""
+        """Whether a switch has ended just now, and may begin anew before it counts as lost."""
         return any(time.monotonic() < at + SILENT_S for at in self._away.values())
 
     def lose(self, switch: str) -> None:
@@ -157,7 +157,7 @@ class Trees:
         return None
 
     def drop(self, stand: Stand) -> None:
-        """Take trees out of the switches that are there; later, where one is gone of which nobody knows yet."""
+        """Take trees out of the switches that are there; later, if a switch has ended unnoticed."""
         self._planned_on = None
         self._uninstall(stand.plans)
 
@@ -187,7 +187,7 @@ class Trees:
                 if place < len(every) and every[place][0] is not None
             }
             if lacking and not plan.in_network:
-                return members  # in a circle everybody waits for everybody
+                return members  # in a ring each member waits for all others
             names |= self._blamed(plan, lacking) if lacking else set()
         return [member for member in members if self.hosts[member] in names]
 
@@ -290,7 +290,7 @@ class Coordinator:
             self._follow()
         if not self.survivors and first is None:
             said = "; ".join(f"rank {rank} {why}" for rank, why in dead.dead.items())
-            raise ClusterError(f"nobody survived: {said}")
+            raise ClusterError(f"no rank survived: {said}")
         return None if self.survivors else first
 
     def _pump(self) -> None:
@@ -378,7 +378,7 @@ class Coordinator:
                 raise CollectiveError(said or f"{cause}; the tree of the group has lost it")
 
     def _abandon(self) -> None:
-        """Take away a tree of which nobody was told, once it stands."""
+        """Take away a tree that no member was told of, once it stands."""
         if self._begun is not None:
             (_, work), self._begun = self._begun, None
             with contextlib.suppress(ControllerError, ClusterError):

@@ -15,7 +15,7 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 | from the coordinator | |
 |---|---|
 | ``prepare``: term | stop, and answer |
-| ``hold``: term, or null | begin no other operation, as somebody joins; or go on |
+| ``hold``: term, or null | begin no other operation, as a rank joins; or go on |
 | ``give``: term | another one needs the last result |
 | ``commit``: a decision | go on, with ``endpoints``; the result of the operation follows where another one had it |
 | … ``failed`` | the error that this result had |
@@ -103,8 +103,8 @@ class Committed:
 class Member:
     """What one participant knows of its group. ``close`` it.
 
-    ``members``: of the start; nobody for one that joins, which calls :meth:`admitted` before all else.
-    ``stop`` and ``go_on``: of whoever carries operations (``Driver``). ``waits``: what it waits for now, for a beat.
+    ``members``: of the start; empty for one that joins, which calls :meth:`admitted` before all else. ``stop`` and
+    ``go_on``: of the ``Driver`` that carries operations. ``waits``: what it waits for now, for a beat.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class Member:
         self._result: tuple[FloatArray, tuple[int, ...], str | None] | None = None
         self._calling: Calling | None = None
         self._trying = False
-        self._term: int | None = None  # of whoever asked to stop, until it says how to go on
+        self._term: int | None = None  # of the request to stop, until the coordinator says how to go on
         self._answered = False
-        self._held: int | None = None  # of whoever asked to begin nothing
+        self._held: int | None = None  # of the request to begin nothing
         self._next = Turn(members, (), 0)
         self._admission: tuple[Turn, int, int] | None = None
         # a result that the caller has not taken yet, and its error
@@ -334,7 +334,7 @@ class Member:
             try:
                 remote.send(self._connection, message, array)
             except OSError:
-                return  # whoever reads will see that it has ended
+                return  # the reader will see that it has ended
 
 
 def _connect(connection: socket.socket, address: str) -> None:
@@ -402,7 +402,7 @@ class ScriptBackend(RealBackend):
     def _come_in(self, spec: ScriptSpec) -> None:
         """Where others are already: in the tree of the group that has this one, too."""
         turn, view, first = self._member.admitted()
-        assert turn.endpoints  # noqa: S101  (a group that takes somebody in has a tree)
+        assert turn.endpoints  # noqa: S101  (a group that takes a rank in has a tree)
         trees = _weighted(turn)
         super().__init__(spec.worker.model_copy(update={"endpoints": list(turn.endpoints), "trees": trees}))
         self.members = self.contributors = turn.members
@@ -417,7 +417,7 @@ class ScriptBackend(RealBackend):
         options: Options = PLAIN,
         start_ps: int | None = None,
     ) -> int:
-        """As of ``RealBackend``, whoever dies meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
+        """As of ``RealBackend``; members may die meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
         self.check(operation, root, options)
         given = array.copy() if self._survives else array
         while True:

@@ -138,7 +138,7 @@ class Worker:
         self._partial = b""
 
     def send(self, message: Message) -> None:
-        """One line to the process; one that is gone is noticed by whoever waits for its answer."""
+        """Send one line to the process; if it is gone, the wait for its answer will find out."""
         assert self.process.stdin is not None  # noqa: S101  (for the type checker: it is a pipe)
         try:
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -339,7 +339,7 @@ class Control:
             if type(floats) is not int or not 0 <= floats <= remote.MAX_FLOATS:
                 raise remote.FramingError(f"floats: {floats!r}")
             if floats and not self.asked:
-                raise remote.FramingError(f"an array of {floats} elements that nobody asked for")
+                raise remote.FramingError(f"an array of {floats} elements that was not asked for")
             if len(self._buffer) < _FLOAT_BYTES * floats:
                 return
             message, self._message = self._message, None
@@ -351,7 +351,7 @@ class Control:
             yield message, array
 
 
-# What a member says, held against the protocol of runs/real/member.py before anybody relies on it.
+# What a member says, held against the protocol of runs/real/member.py before the coordinator relies on it.
 #
 # A message has a form, and a place: a member that has finished seven operations has not finished six, answers no
 # question that was not asked, and joins once. What was said before, by it or by another one, is no message any more.
@@ -367,7 +367,7 @@ _LEVELS: Final = 1 << 16
 def check(message: Mapping[str, Any], *, finished: int, term: int, left: bool, ranks: int) -> str:
     """Which of ``KINDS`` a message is. Raises ``FramingError`` for one that no member says.
 
-    finished: operations that its member has said to have finished. term: the last one in which anybody was asked.
+    finished: operations that its member has said to have finished. term: the last one in which a member was asked.
     left: whether it has said that it leaves. ranks: that there are.
     """
     kind = next((one for one in KINDS if one in message), None)
@@ -428,7 +428,7 @@ def _check_beat(message: Mapping[str, Any], finished: int) -> None:
 
 def _term(message: Mapping[str, Any], name: str, term: int) -> None:
     if type(message[name]) is not int or not 0 < message[name] <= term:
-        raise FramingError(f"{name}: nobody asked in a term {message[name]!r}")
+        raise FramingError(f"{name}: there was no question in a term {message[name]!r}")
 
 
 def _number(message: Mapping[str, Any], name: str, least: int, end: int = MOST_OPERATIONS) -> None:
@@ -481,7 +481,7 @@ class Presence:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Listen in ``folder``, which nobody else may enter."""
+        """Listen in ``folder``, which no other user may enter."""
         self.address: Final = str(folder / "group")
         self.seen: list[Seen] = []
         self.leases = Leases(REAL_LEASE, (), 0)
@@ -489,7 +489,7 @@ class Presence:
         """The last in which members were asked something."""
         self.array: FloatArray | None = None
         self.failed: str | None = None
-        """That somebody was asked to give."""
+        """The error of the result that a member was asked to give."""
         self._holder: int | None = None
         self._events: list[Event] = []
         self._closed = False
@@ -516,7 +516,7 @@ class Presence:
             os.eventfd_write(self._alarm, 1)
 
     def wake_for(self, events: socket.socket) -> None:
-        """A wait ends when there is something to read from this socket, which whoever is woken does."""
+        """Have a wait end when there is something to read from this socket; the caller of the wait reads it."""
         self._selector.register(events, selectors.EVENT_READ, lambda: None)
 
     def wake_at_end(self, pid: int) -> None:
@@ -672,7 +672,7 @@ class Presence:
             seen.beat, seen.finished = message, message["beat"]
             said: Event = Beat(rank, message["beat"], message["calls"], message.get("held"), message["rests"])
         elif kind == "left":
-            seen.beat = {}  # it waits for nobody any more
+            seen.beat = {}  # it does not wait any more
             seen.left = seen.finished = message["left"]
             said = Left(rank, message["left"])
         elif kind == "stopped":
@@ -735,7 +735,7 @@ def is_of(connection: socket.socket, pid: int) -> bool:
     return descends(_CREDENTIALS.unpack(credentials)[0], pid)
 
 
-# Ranks that join a group in real time: each is started when its time has come, where nobody else is.
+# Ranks that join a group in real time: each is started when its time has come, at a host without a rank.
 
 
 StartRank = Callable[[int], "subprocess.Popen[bytes]"]

@@ -30,7 +30,7 @@ from p4switch.device import Device
 from p4switch.trace.steps import what_if
 from p4switch.trace.to_text import of_folder
 
-# What links of a network in real time have carried, as far as somebody counts it anyway.
+# What links of a network in real time have carried, as far as it is counted anyway.
 
 
 Interfaces = Mapping[str, Mapping[int, str]]
@@ -39,7 +39,7 @@ COUNTS: Final = Path("/proc/self/net/dev")
 
 
 class LinkSight(NamedTuple):
-    """One direction of a link; None: nobody counts it.
+    """One direction of a link; None: not counted.
 
     bytes: of frames without FCS; queue: frames that wait now; lost: on the link; dropped: found no room; resent: frames
     of INC that were sent again.
@@ -178,7 +178,7 @@ NO_TRACE: Final = (
     "'p4reduce trace' shows what the program does."
 )
 NO_FRAMES: Final = (
-    "Links are datagrams between processes here, which nobody else sees; with --links veth frames are caught."
+    "Links are datagrams between processes here, which no other process sees; with --links veth frames are caught."
 )
 
 
@@ -334,7 +334,7 @@ def nearby(path: Path) -> Iterator[str]:
 
 
 class Showing:
-    """Answers in a thread of its own while it is entered; costs nothing while nobody asks."""
+    """Answers in a thread of its own while it is entered; costs nothing while no question comes."""
 
     def __init__(self, path: Path, sights: Sights) -> None:
         """Listen at ``path``, in a folder that this user alone enters; ``ClusterError`` when that is not possible."""
@@ -399,7 +399,7 @@ class Showing:
             return {"error": f"unknown request {what!r}"} if handler is None else {"answer": handler(request)}
         except NotSeenError as error:
             return {"refused": str(error)}
-        except Exception as error:  # whoever looks ends nothing
+        except Exception as error:  # a viewer's question ends nothing
             return {"error": f"{what}: {type(error).__name__}: {one_line(error)}"}
 
     def _what(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -455,7 +455,7 @@ def _link(asked: dict[str, Any]) -> tuple[str, int]:
 BY_PORTS: Final = "Links by the counters of the embedded switches' ports; queues of hosts are not counted."
 BY_KERNEL: Final = (
     "Links by the kernel's counters of the switches' interfaces; queues are those that shape links, frames sent again "
-    "are counted by workers alone, queues of hosts by nobody."
+    "are counted by workers alone, queues of hosts not at all."
 )
 
 

@@ -195,15 +195,15 @@ class Bmv2Target:
         return found
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
-        """Nobody counts what BMv2 loses before ingress."""
+        """Empty: what BMv2 loses before ingress is not counted."""
         return {}
 
     def kernel_drops(self) -> int:
-        """Nobody counts them."""
+        """0: they are not counted."""
         return 0
 
     def incidents(self) -> dict[Where, Incidents]:
-        """Nobody notes what BMv2 loses."""
+        """Empty: what BMv2 loses is not noted."""
         return {}
 
     def __enter__(self) -> Self:

@@ -61,7 +61,7 @@ class Wires(Protocol):
         """How a worker reaches its switch."""
 
     def cut(self) -> Collection[Ends]:
-        """Links that have gone down, as far as anybody can tell."""
+        """Links that are known to have gone down."""
 
     @property
     def events(self) -> Events:

@@ -368,7 +368,7 @@ class Carrier(RunJobs):
         lost = {call.rank: np.zeros_like(call.array) for call in calls} if keeps else {}
         while True:
             self._post(parts, operation, calls, check, closing, lost)
-            if job.plan.deadline_ps is None:  # what may be closed without some is announced by nobody
+            if job.plan.deadline_ps is None:  # a chunk that may be closed without some is not announced
                 self._announce(parts, calls, check)
             for tree, where in parts:
                 self._run(tree, first.operation, check)
@@ -571,7 +571,7 @@ class Carrier(RunJobs):
                     self.network.announce(self._endpoint(job, call), given)
 
     def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
-        """The server of a host-side all-reduce or barrier is nobody's call: it serves when the first comes."""
+        """Post for the server of a host-side all-reduce or barrier, which no participant calls, at the first call."""
         assert job.server is not None  # noqa: S101
         if self.network.status(job.server).state is not State.ACTIVE:
             target = np.zeros(call.array.size, np.float32) if collective is Collective.ALL_REDUCE else None

@@ -170,7 +170,7 @@ class RunCluster(Generic[C]):
         """
         found = self.run_surviving(function, server=server)
         if not found.keys() >= {*range(self.size), *([self.server_rank] if server else [])}:
-            raise ClusterError("not everybody came to the end; " + "; ".join(one.describe() for one in self.decisions))
+            raise ClusterError("not all ranks came to the end; " + "; ".join(one.describe() for one in self.decisions))
         return [found[rank] for rank in sorted(found)]
 
     def run_surviving(self, function: Callable[[Communicator], T], *, server: bool = False) -> dict[int, T]:
@@ -221,7 +221,7 @@ class RunCluster(Generic[C]):
         return self._rendezvous.figures()
 
     def waiting(self) -> str:
-        """Who waits for whom in a collective, as one line; empty when nobody waits."""
+        """Who waits for whom in a collective, as one line; empty when no rank waits."""
         return "; ".join(filter(None, (one.waiting() for one in self._all_groups())))
 
     def close(self) -> None:

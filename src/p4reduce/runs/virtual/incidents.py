@@ -4,7 +4,7 @@ Members say that they live every ``VIRTUAL_LEASE.beat`` over a control network t
 loses nothing; a switch's P4Runtime stream does the same. What ends with its connection open (a host) is known when the
 lease has run out and the slots name it; a process that ends closes its connection; switches report a link that is down.
 A switch that begins anew is known when the controller looks at it (``LOOK_PS``), and at once when its stream had ended.
-A host that joins tells the coordinator, which tells the members. Whoever was there before has ended with that.
+A host that joins tells the coordinator, which tells the members. An earlier rank of that host has ended then.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -130,7 +130,7 @@ class Health:
         return {rank for rank, death in self._dead.items() if death.at_ps < at_ps}
 
     def joins_by(self, at_ps: int) -> bool:
-        """Whether the coordinator could tell members by then that somebody joins."""
+        """Whether the coordinator could tell members by then that a rank joins."""
         told = at_ps - CONTROL_LATENCY_PS
         soon = any(one.at_ps + CONTROL_LATENCY_PS <= told for one in self._agenda if one.kind == "join")
         return soon or bool(self.newcomers(at_ps))
@@ -218,7 +218,7 @@ class Health:
         return {*self._leases.alive, *self._taken} - self._leases.dead.keys()
 
     def _gave_up(self, rank: int, reason: str) -> bool:
-        """Whether somebody who has ended had come, and was no member yet."""
+        """Whether a rank that has ended had come, and was no member yet."""
         if self._came.pop(rank, None) is None:
             return False
         self._gone.append(Ended(rank, reason))
@@ -292,7 +292,7 @@ class Health:
         return now + patience
 
     def begun(self) -> None:
-        """Somebody has begun to wait for others."""
+        """Note that a member has begun to wait for others."""
         self._patience = VIRTUAL_LEASE.beat
 
 

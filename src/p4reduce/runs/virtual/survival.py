@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 LONG_PS: Final = 500 * PS_PER_MS
-"""after so long, and again and again, slots are read for whoever keeps others out of them"""
+"""after so long, and again and again, slots are read for members that keep others out of them"""
 OUT_OF_TURN: Final = "spoke out of turn"
 SERVER_WAITS: Final = -1
 """in place of a chunk: the server waits"""
@@ -130,7 +130,7 @@ class Attempts:
         self.attempt(job, spread=False)
 
     def attempt(self, job: Job | None, *, spread: bool) -> None:
-        """Have everybody post: its input, or, to spread the result of one to all, that result and zeros."""
+        """Have all members post: their inputs, or, to spread the result of one to all, that result and zeros."""
         self._spread = spread
         operation = "all_reduce" if spread and self.first.operation not in SERVED else self.first.operation
         elements = 1 if operation == "barrier" else self.first.array.size
@@ -293,7 +293,7 @@ class Restored:
 
 
 class Survival:
-    """Carries one collective to its end, whoever dies; see the module."""
+    """Carries one collective to its end, whichever members die; see the module."""
 
     def __init__(self, carrier: "SurvivingCarrier", calls: list[Call], check: Callable[[], None]) -> None:
         self._carrier = carrier
@@ -323,10 +323,10 @@ class Survival:
             whole = not self._attempts.unposted
             until = self._next_ps(whole=whole)
             if until is None and not watched and whole:
-                raise CollectiveError(f"{self._first.operation}: nobody is left who could carry it on")
+                raise CollectiveError(f"{self._first.operation}: no rank is left that could carry it on")
             reason = self._network.advance(until, watch=watched if whole else (), check=self._check)
             self._health.happen(self._network.fabric, self._silence, self._carrier.switches.restart)
-            if self._stopped_ps is None:  # nobody begins once it was told to stop
+            if self._stopped_ps is None:  # no member begins once it was told to stop
                 self._attempts.post_due()
                 self._attempts.collect()
             self._proceed()
@@ -334,7 +334,7 @@ class Survival:
                 raise CollectiveError(f"{self._first.operation}: nothing moves any more, but not all have a result")
             waited_ps = self._network.now - self._attempts.since_ps
             if whole and waited_ps > 2 * PATIENCE_PS:  # workers alone give up after half of it
-                raise CollectiveError(f"{self._first.operation}: no result, and nobody is known to be dead")
+                raise CollectiveError(f"{self._first.operation}: no result, and no rank is known to be dead")
         self._finish()
 
     @property
@@ -362,7 +362,7 @@ class Survival:
         return max(self._attempts.since_ps + LONG_PS, self._look_again_ps)
 
     def _welcome(self) -> bool:
-        """Whether somebody joins before anybody has begun: then nobody begins, but for the new group to be decided."""
+        """Whether a rank joins before any member has begun: then none begins until the new group is decided."""
         network, begin = self._network, min((self._calls[rank].start_ps for rank in self._attempts.living), default=0)
         if not self._health.joins_by(begin):
             return False
@@ -402,7 +402,7 @@ class Survival:
         if not self._agreement.survivors:
             dead = self._agreement.leases.dead
             said = "; ".join(f"rank {one} {dead[one]}" for one in self._agreement.members)
-            raise ClusterError(f"nobody survived: {said}")
+            raise ClusterError(f"no rank survived: {said}")
 
     def _turn_out(self) -> list[Event]:
         """Members that keep others out of slots are members no more."""
@@ -473,7 +473,7 @@ class Survival:
                 raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {said}")
 
     def _ask(self) -> None:
-        """Survivors hear it and answer, each after one latency; who has stopped as somebody joins has heard it."""
+        """Survivors hear it and answer, each after one latency; members that have stopped for a join have heard it."""
         now, waits = self._network.now, self._stopped_ps is not None
         if not waits:
             self._due = now + CONTROL_LATENCY_PS, self._stop
@@ -484,7 +484,7 @@ class Survival:
     def _stop(self) -> None:
         """Survivors hear that they are to stop."""
         self._oldest = self._attempts.oldest_missing()
-        self._carrier.stop_jobs()  # what is still on its way writes to nobody's array
+        self._carrier.stop_jobs()  # what is still on its way writes to no array
         self._stopped_ps = self._network.now
         self._due = self._network.now + CONTROL_LATENCY_PS, self._answer
 
@@ -495,7 +495,7 @@ class Survival:
         if first.operation in SERVED:
             done = dict.fromkeys(asked, done[size]) if size in done else {}
         elif first.operation == "all_to_all" and not all(member in done for member in asked):
-            done = {}  # blocks for each rank are nobody's
+            done = {}  # blocks for one rank are of no use to another
         events: list[Event] = []
         if not attempts.posted and not attempts.done:
             events += map(Joined, self._carrier.newcomers())

@@ -35,7 +35,7 @@ class SurvivingCarrier(Carrier):
     """
 
     may_return = False
-    """A switch that is away counts as lost once its lease has run out; before, nobody knows."""
+    """A switch that is away counts as lost once its lease has run out; before, its absence is not known."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class SurvivingCarrier(Carrier):
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
         """Not where members may die."""
-        raise RefusedError("push_pull: staleness needs --on-failure abort: who does not wait misses nobody")
+        raise RefusedError("push_pull: staleness needs --on-failure abort: deaths are noticed by waiting only")
 
     def statuses(self) -> list[EndpointStatus]:
         """Of all endpoints, those of earlier epochs too."""
@@ -178,7 +178,7 @@ class SurvivingCarrier(Carrier):
             self._left += self.network.statuses(job)
             self.network.give_up(job)
             self.network.retire(job)
-        for index in self._paused:  # another job's endpoint takes its place, of whoever comes back to the host
+        for index in self._paused:  # another job's endpoint takes its place if a rank comes back to the host
             self.network.fabric.resume(index)
         self._paused.clear()
         self._stopped = True
