@@ -331,7 +331,7 @@ class Endpoint(ABC):
     """
 
     works: ClassVar[bool] = True
-    """False: of a server, for which nobody waits"""
+    """False: of a server, which the run does not wait for"""
 
     def __init__(self, job: Job, host: str, window: int | None = None) -> None:
         self.job, self.host = job, host
@@ -372,7 +372,7 @@ class Endpoint(ABC):
         self.offer(key, again=True)
 
     def reply(self, frame: bytes) -> None:
-        """A frame leaves before all others, and nobody waits for an answer."""
+        """Queue a frame that leaves before all others, and whose answer is not waited for."""
         self._replies.append(frame)
 
     def offer(self, key: int, *, again: bool = False) -> None:

@@ -50,7 +50,7 @@ def faults(plan: dict[str, Any], spectrum: int | None = None) -> list[str]:
                 found.append(f"{task['name']}: {worker or 'its tree'}: no tree that joins {sorted(needed)}")
     found += [f"slot {slot} of lightpath {number} is given twice" for (number, slot), n in slots.items() if n > 1]
     found += [
-        f"lightpath {number} serves nobody"
+        f"lightpath {number} serves no task"
         for number in range(len(lightpaths))
         if not any(slots[number, s] for s in range(network["slots"]))
     ]

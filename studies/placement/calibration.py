@@ -46,7 +46,7 @@ class Flow:
     begin_s: float = 0.0
 
     def alone_s(self, capacity_bps: Floats) -> float:
-        """Seconds of an iteration where nobody else is."""
+        """Seconds of an iteration without other jobs."""
         longest = max((bits / capacity_bps[link] for link, bits in self.bits.items()), default=0.0)
         return float(self.compute_s + longest + self.latency_s)
 

@@ -142,7 +142,7 @@ class TopElements:
     """Each worker gives its own largest numbers; the rest waits for its next gradient.
 
     A switch adds lanes at places, so all must send the same places: first who gives what is counted, then numbers go
-    for all places that anybody gives.
+    for all places that at least one worker gives.
     """
 
     def __init__(self, size: int, workers: int, share: float) -> None:

@@ -270,7 +270,7 @@ def _policies_of_seed(settings: PosterSettings, seed: int) -> tuple[str, ...]:
 
 
 def trees_key(decision: Decision) -> Any:
-    """Equal for the same task with the same trees, whoever decided them."""
+    """A key that is equal for the same task with the same trees, by whatever policy."""
     return decision.task.name, _layout_key(decision.upload), _layout_key(decision.broadcast)
 
 

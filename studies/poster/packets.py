@@ -391,7 +391,7 @@ class Round:
         return -self.weights if negative else self.weights.copy()
 
     def check(self) -> None:
-        """The sum is right, and everybody has the same weights, byte by byte. Raises ``ClusterError``."""
+        """Check that the sum is right and that all have the same weights, byte by byte. Raises ``ClusterError``."""
         plan = self.jobs[0].plan
         ratio = self.expected.deviation(self.total()).worst_ratio
         if ratio > 1:

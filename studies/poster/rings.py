@@ -74,7 +74,7 @@ class PhasedNetwork(TaskNetwork):
         """One round: each phase begins when all of the one before have what it gave them; nothing is pipelined.
 
         What a phase takes is counted until its last host is done. Acknowledgements that are still on their way then
-        are waited for, in nobody's time: each phase has the links to itself, like the rounds of :meth:`run`.
+        are waited for, in time that does not count: each phase has the links to itself, like the rounds of :meth:`run`.
 
         Parameters
         ----------

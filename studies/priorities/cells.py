@@ -75,7 +75,7 @@ class StudySettings:
     stragglers : tuple of float
         By how much one of them computes longer.
     stale_phi, stale_elements : float and int
-        Its load when nobody is behind, and its model.
+        Its load when no worker is behind, and its model.
     layer_models, layer_ratios : tuples of str and float
         Models whose layers overlap with computing, and communication over computation; none: not done.
     layer_channels : tuple of int
@@ -251,7 +251,7 @@ def set_up(scene: Scene, seed: int) -> Staged:
 
 
 LEARNT: Final = 3
-"""rounds after which predictions have begun to tell; what is called steady begins there, for everybody"""
+"""rounds after which predictions have begun to tell; what is called steady begins there, for all ways"""
 
 
 @dataclass(frozen=True)

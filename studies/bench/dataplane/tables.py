@@ -44,7 +44,7 @@ class Client:
     """The primary client of device 1."""
 
     def __init__(self, address: str) -> None:
-        """Connects and becomes primary. Raises RuntimeError where somebody else is, grpc.FutureTimeoutError."""
+        """Connects and becomes primary. Raises RuntimeError if another client is primary, grpc.FutureTimeoutError."""
         options = (("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.max_send_message_length", _MAX_MESSAGE))
         self._channel = grpc.insecure_channel(address, options=options)
         grpc.channel_ready_future(self._channel).result(timeout=DEADLINE_S)

@@ -1,4 +1,4 @@
-"""What a network looked like at a moment, copied raw while it stands still, and read only when somebody asks."""
+"""Snapshots of a network: copied raw while it stands still, and decoded only when a page asks."""
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence

@@ -56,7 +56,7 @@ class Given:
 
 
 class PlaySource:
-    """The page of a playground. Its files on disk are the truth: they are written when somebody saves, not before."""
+    """The page of a playground. Its files on disk are the truth: they are written when the user saves, not before."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -69,7 +69,7 @@ class PlaySource:
         return {"state": "playing", "files": {which: self._digest(which) for which in WHICH}}
 
     def looks(self, change: int) -> None:
-        """Whoever looks costs nothing."""
+        """Do nothing: viewers cost nothing."""
 
     def files(self) -> dict[str, Any]:
         """The texts as they are on disk, each with its name and digest; what is not there is a suggestion."""
@@ -152,7 +152,7 @@ class TraceSource:
         return {"state": "traced", "files": {}}
 
     def looks(self, change: int) -> None:
-        """Whoever looks costs nothing."""
+        """Do nothing: viewers cost nothing."""
 
     def files(self) -> dict[str, Any]:
         """The traces, and no text to edit."""
@@ -314,7 +314,7 @@ def _answer(question: bytes, writer: int) -> None:
         answer = attempt(json.loads(question))
     except MemoryError:
         os._exit(1)
-    except Exception as error:  # of a program that nobody has tried yet
+    except Exception as error:  # of a program that has not been tried before
         text = f"this program cannot be run here: {type(error).__name__}: {str(error)[:500]}"
         answer = {"messages": [_message("program", None, text)], "traces": [], "more": 0}
     with os.fdopen(writer, "wb") as out:

@@ -1,4 +1,4 @@
-"""The pacer of a run that is looked at: it takes moments down, and holds virtual time when somebody asks it to."""
+"""The pacer of a run with a live page: it takes moments down, and holds virtual time when the page asks."""
 
 import threading
 import time
@@ -18,9 +18,9 @@ T = TypeVar("T")
 WATCH: Final = "watch"
 """a speed: so that people see what goes on"""
 UNSEEN: Final = 0.004
-"""share of the run's time that taking moments down may cost while nobody looks"""
+"""share of the run's time that taking moments down may cost while no page is open"""
 SEEN: Final = 0.04
-"""the same while somebody does"""
+"""the same while a page is open"""
 CREDIT_S: Final = 0.003
 """CPU time that is spent beforehand, so that a short run has moments, too"""
 FIRST_EVENTS: Final = 250
@@ -33,7 +33,7 @@ LONGEST_S: Final = 1.0
 LATE_S: Final = 0.25
 """wall-clock time that a slowed run may be late, and catch up with"""
 TICK_S: Final = 0.1
-"""how often whoever waits looks whether the run was ended"""
+"""seconds after which a wait looks again whether the run was ended"""
 
 
 WATCH_S: Final = 30.0
@@ -228,7 +228,7 @@ class Player:
             self._spent_s += self._worked_s
 
     def passed(self, check: Callable[[], None]) -> None:
-        """A slice is over: take down what there is to see, wait if somebody wants that, choose the next slice."""
+        """A slice is over: take down what there is to see, wait if a page asks for that, choose the next slice."""
         network = self.network
         if network is None:
             return

@@ -283,7 +283,7 @@ class RecordedSource:
         raise NotOffered(NO_FRAMES)
 
     def looks(self, change: int) -> None:
-        """Nobody minds."""
+        """Do nothing: viewers of a recording change nothing."""
 
 
 def beside(named: Sequence[tuple[str, RecordedSource]]) -> RecordedSource:
@@ -412,7 +412,7 @@ def _check(path: Path, scene: SceneLine, views: Sequence[ViewLine]) -> None:
 
 
 def of_result(result: RunResult) -> RecordedSource:
-    """What a result says of a run that nobody recorded: its network and trees, and one moment, its end."""
+    """What a result says of a run that was not recorded: its network and trees, and one moment, its end."""
     topology, network = result.topology, result.network
     loads = {(load.node, load.peer): load for load in network.links}
     rates = {frozenset((link["a"], link["b"])): int(link["rate_bps"]) for link in topology["links"]}

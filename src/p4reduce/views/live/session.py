@@ -253,7 +253,7 @@ class VirtualSource:
         self.player.looks(change)
 
 
-# The page's server: on loopback, at a port of the system's choice, for whoever has the token.
+# The page's server: on loopback, at a port of the system's choice, for clients that have the token.
 
 
 JOIN_S: Final = 5.0
@@ -268,7 +268,7 @@ BACKLOG: Final = 1024
 class LiveServer:
     """Serves a source until it is closed. Use as a context manager.
 
-    Until somebody connects it is a socket and a thread that waits for it: what answers is imported then.
+    Until a client connects it is a socket and a thread that waits for it: what answers is imported then.
 
     Attributes
     ----------
@@ -516,10 +516,10 @@ def told(output: Output, url: str, *, browser: bool) -> None:
 
 
 def stay(output: Output, why: str, sign: Callable[[], object] | None = None) -> None:
-    """Until Ctrl-C. ``sign``: called once a minute, for others who would end when nobody asks for anything."""
+    """Until Ctrl-C. ``sign``: called once a minute, for servers that would end when no request comes."""
     never, signed = threading.Event(), time.monotonic()
     try:
-        output.note(f"{why}; the page stays until Ctrl-C")  # whoever has read it may press it at once
+        output.note(f"{why}; the page stays until Ctrl-C")  # the user may press it as soon as the line is there
         while not never.wait(SEEN_S):
             if sign is not None and time.monotonic() - signed > SIGN_S:
                 signed = time.monotonic()

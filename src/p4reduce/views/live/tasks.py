@@ -123,7 +123,7 @@ def _state(row: Mapping[str, Any], at_ps: int) -> dict[str, Any]:
 
 
 class TaskPages:
-    """The page of a network's process, from when somebody first asks for it. Use as a context manager."""
+    """The page of a network's process, from the first request for it on. Use as a context manager."""
 
     def __init__(self) -> None:
         self._source: TaskSource | None = None
