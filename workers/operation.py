@@ -1,4 +1,4 @@
-"""An operation on a caller's arrays, and the checks that it passes before anything is sent."""
+"""Operations on a caller's arrays, and the checks that each passes before anything is sent."""
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence

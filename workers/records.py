@@ -237,7 +237,7 @@ ENTRY_DTYPE: Final = np.dtype(
         ("exponent", "u1"),
         ("withheld", "u1"),
         ("closes", "u1"),
-        # guessed: its exponent was a guess, or was settled before it left (guessing.py); else it is announced.
+        # guessed: its exponent was a guess, or was settled before it left (kernels/chunks.py); else it is announced.
         ("guessed", "u1"),
         # Sent again because the timer ran out, to ask whether the peer answers.
         ("probe", "u1"),

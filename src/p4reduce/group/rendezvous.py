@@ -44,8 +44,7 @@ class Rendezvous:
 
     ``ranks`` and ``clocks``, of a subgroup: those of its participants in the whole group, whose ranks errors name;
     ``subgroup`` makes subgroups. ``on_death``: called for each participant that dies; without it, a death ends the
-    group. ``members``: how many of the workers are there at the start, the first ones; the others may join
-    (``on_joined``).
+    group. ``members``: how many workers, the first ones, are there at the start; others may join.
     """
 
     def __init__(
