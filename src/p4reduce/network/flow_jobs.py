@@ -43,7 +43,7 @@ class FlowEndpoints:
 
 @dataclass(eq=False)
 class _Collective:
-    """What a job does now: the operations of its endpoints, and from the last one's on how far it is."""
+    """A job's present collective: the operations of its endpoints and, once all have posted, its progress."""
 
     posts: dict[int, Post] = field(default_factory=dict)
     transfer: Transfer | None = None
@@ -52,7 +52,7 @@ class _Collective:
 
     @property
     def operation(self) -> Operation:
-        """What all endpoints do."""
+        """The operation that all endpoints carry."""
         return Operation[next(iter(self.posts.values())).collective.name]
 
 
@@ -137,7 +137,7 @@ class FlowJobs:
         return Stop.DONE
 
     def change_over(self, job: Job, plan: Plan) -> None:
-        """A job goes on, on another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
+        """Move a job to another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
         under = self._now.get(id(job))
         if under is not None and under.transfer is not None:
             share = under.transfer.flowed
@@ -150,7 +150,7 @@ class FlowJobs:
             under.transfer = self._flow.begin([(job, under.elements)], under.operation)
 
     def give_up(self, job: Job) -> None:
-        """Nothing of a job is done any more."""
+        """Stop all operations of a job."""
         under = self._now.pop(id(job), None)
         if under is not None and under.transfer is not None:
             self._sent.update(self._carried(job, under))
@@ -166,7 +166,7 @@ class FlowJobs:
             self._free.append(index)
 
     def set_faults(self, hop: Hop, faults: Faults) -> None:
-        """As of ``VirtualNetwork``, of links that lose nothing or all."""
+        """As ``VirtualNetwork.set_faults``, but only for links that lose nothing or all."""
         self._flow.set_link(hop, up=not faults.loss)
 
     def close(self) -> None:

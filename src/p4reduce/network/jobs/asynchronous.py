@@ -88,7 +88,7 @@ class Clockwork(Clock):
         self._waiting[index] = then
 
     def announce(self, index: int, operation: Post) -> None:
-        """What an endpoint gets next is known: its exponents may travel with what it does now."""
+        """Announce an endpoint's next operation: its exponents may travel with the present one."""
         self.network.announce(index, operation)
 
     def serve(self, index: int, operation: Post, then: Done) -> None:
@@ -118,7 +118,7 @@ FloatArray = NDArray[np.float32]
 
 
 class Staleness:
-    """Who may communicate: a worker is at most ``bound`` rounds ahead of the slowest; None: no bound.
+    """The rule by which workers may communicate: each is at most ``bound`` rounds ahead of the slowest; None: no bound.
 
     0 keeps workers in step, though what each gets back need not hold the others' gradients of the same round.
     """
@@ -158,7 +158,7 @@ class AsynchronousJob:
 
     @property
     def plans(self) -> list[Plan]:
-        """Of the workers, in rank order."""
+        """The plans of the workers' jobs, in rank order."""
         return [job.plan for job in self.jobs]
 
     def worker(self, rank: int) -> int:
@@ -220,16 +220,16 @@ def install(
 
 
 class Worker(Protocol):
-    """What the workers of a training compute."""
+    """The computation of a training's workers."""
 
     def compute_ps(self, rank: int, iteration: int) -> int:
-        """How long a worker computes in a round."""
+        """Picoseconds that a worker computes in a round."""
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
         """The gradient of a round at the weights that the worker has; float32 of their shape, kept until it is sent."""
 
     def pulled(self, rank: int, iteration: int, done_ps: int, weights: FloatArray) -> None:
-        """A round has ended: these are the weights that the worker goes on with."""
+        """Take in the weights with which a worker goes on after a round."""
 
 
 Moved = Callable[[Sequence[int], int, int], None]
@@ -279,7 +279,7 @@ class AsynchronousTraining:
         self._own = [job.weights.copy() for _ in job.jobs]
 
     def begin(self, at_ps: int = 0) -> None:
-        """All workers begin to compute at this time."""
+        """Have all workers begin to compute at ``at_ps``."""
         for rank in range(len(self._job.jobs)):
             self._serve(rank, 0)
             self._compute(rank, at_ps)
@@ -297,7 +297,7 @@ class AsynchronousTraining:
             self._clockwork.at(ready, lambda: self._ready(rank, iteration, gradient))
 
     def _ready(self, rank: int, iteration: int, gradient: FloatArray) -> None:
-        """A gradient is there; it waits for the slowest worker where that is too far behind."""
+        """Send a worker's gradient, or have it wait while the slowest worker is too far behind."""
         if self.staleness.may(rank):
             self._push(rank, iteration, gradient)
         else:
@@ -346,7 +346,7 @@ class BatchOrder(Protocol):
     writes: int
 
     def moved(self, done: Sequence[int], oldest: int, newest: int) -> None:
-        """A worker has ended a round: so many has each done."""
+        """Update classes after a round; ``done``: rounds of each worker."""
 
     def close(self) -> None:
         """Take the entries out."""
@@ -446,7 +446,7 @@ class ControllerOrder:
 
 
 def _switches(job: AsynchronousJob) -> list[str]:
-    """All that its frames pass."""
+    """All switches that the job's frames pass."""
     return sorted({switch for plan in job.plans for switch in switches_on_paths(plan)})
 
 
@@ -508,7 +508,7 @@ class Channels:
 
     @property
     def network(self) -> JobNetwork:
-        """Where they are."""
+        """The network of the jobs."""
         return self.clockwork.network
 
     def post(self, worker: str, channel: int, operation: Post, then: Done) -> None:

@@ -387,7 +387,7 @@ class RealSwitches:
 
     @property
     def data_paths(self) -> tuple[DataPath, ...]:
-        """What drives them: one for each thread."""
+        """The data paths that drive the switches, one for each thread."""
         return tuple(self._paths)
 
     def cpu_s(self) -> float:
@@ -431,7 +431,7 @@ class RealSwitches:
             }
 
     def switch_counters(self, switch: str) -> DeviceCounters:
-        """What a switch counted."""
+        """The counters of a switch."""
         path, node = self._node(switch)
         with self.lock:
             record = path.nodes[node]
@@ -539,7 +539,7 @@ class DeviceHost:
         return [(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
     def device(self, name: str) -> Device | None:
-        """What runs at a switch; None before it has a program. Raises KeyError."""
+        """The device of a switch; None before it has a program. Raises KeyError."""
         return self.server.device(self._ids[name])
 
     def __enter__(self) -> Self:

@@ -386,7 +386,7 @@ class DataPath:
         machine["polled"] = int(np.count_nonzero(self.ports["kind"][:count] == DATAGRAMS))
 
     def _clear(self) -> None:
-        """Nothing waits anywhere."""
+        """Empty all queues."""
         self._queues[:] = 0
         self.links["wire_head"] = self.links["wire_tail"] = NONE
         for name in ("backlog", "depth", "waking", "free_at"):

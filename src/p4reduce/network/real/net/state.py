@@ -66,7 +66,7 @@ def identify(pid: int) -> Process | None:
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from others."""
+    """An identifier of this boot of the machine."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -149,7 +149,7 @@ class Run:
     """'run', 'launch', or 'net' for a standing network"""
     word: str
     owner: Process
-    """Who ends the run when it ends."""
+    """the process with whose end the run ends"""
     info: dict[str, Any]
     host: str = ""
 
@@ -165,7 +165,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Its folder."""
+        """The run's folder."""
         return runs_folder() / self.name
 
 
@@ -377,7 +377,7 @@ def _locked() -> Iterator[None]:
 
 
 def _of_host() -> str:
-    """What names of this machine's new folders hold."""
+    """The part of this machine in the names of new folders."""
     return f"{_HOST}{socket.gethostname()}"
 
 
