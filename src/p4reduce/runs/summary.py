@@ -34,7 +34,7 @@ from p4reduce.topologies.model import Hop
 
 @dataclass(frozen=True)
 class Observed:
-    """What was carried and what was counted, in virtual time or on real links."""
+    """Collectives carried and counters read, in virtual time or on real links."""
 
     topology: Topology
     jobs: Sequence[Job]
@@ -53,7 +53,7 @@ class Observed:
 
 
 def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResult:
-    """What the network did, checked against the predictions. Lets what is under way arrive first.
+    """Make the network's result, checked against the predictions. Frames under way arrive first.
 
     ``steps`` are those of a script; without, each collective is one. The flow model counts nothing: bytes are those of
     the predictions.
@@ -209,7 +209,7 @@ def _links(observed: Observed, predicted: dict[Hop, Traffic]) -> list[LinkLoad]:
 
 
 def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
-    """A link that carries what is predicted."""
+    """The load of a link that carries what is predicted."""
     node, port = hop
     rate = topology.link_at(*hop).rate_bps
     return LinkLoad(
@@ -235,7 +235,7 @@ def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
 
 
 def _elements(job: Job) -> int:
-    """What a job stands for in its plan: its part of what was carried."""
+    """Elements that a job has carried: its part of the arrays."""
     return max(1, sum(elements for operation, elements, _ in job.carried if operation is Operation.ALL_REDUCE))
 
 
@@ -274,7 +274,7 @@ def _allow_losses(
 
 
 def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[Incident]]:
-    """What happened to first transmissions on their way, by job."""
+    """Losses and duplicates of first transmissions on their way, by job."""
     found: dict[int, list[Incident]] = {}
     for ((node, port), destination, job), seen in places.items():
         for fate, frames, size in (

@@ -1,4 +1,4 @@
-"""What can be seen of a network in real time while it carries packets, and why not what cannot."""
+"""Views of a network in real time while it carries packets, and the reasons why some are not to be had."""
 
 import importlib.resources
 import os
@@ -183,7 +183,7 @@ NO_FRAMES: Final = (
 
 
 class NotSeenError(ValueError):
-    """What cannot be seen here, and why."""
+    """Something cannot be seen in this network; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ class Sights:
                 raise NotSeenError(str(error)) from None
 
     def _end(self, link: Hop) -> Hop:
-        """Where a link leads: (node, port)."""
+        """The node and port that a link leads to."""
         try:
             node = self.topology.neighbour(*link)
             return node, self.topology.link_at(*link).port_of(node)

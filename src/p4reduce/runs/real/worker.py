@@ -56,7 +56,7 @@ class Worker:
         self._prepared = _NOTHING
 
     def ready(self) -> Message:
-        """What is said first."""
+        """The first message of a worker."""
         return {"ready": self._spec.host, "local": list(self._backend.port.local)}
 
     def answer(self, command: Message) -> Message:

@@ -136,7 +136,7 @@ class Health:
         return soon or bool(self.newcomers(at_ps))
 
     def newcomers(self, now: int) -> tuple[int, ...]:
-        """Who wants to be a member, so that the members can know by now."""
+        """Ranks that want to join, as far as the members can know by now."""
         return tuple(rank for rank, known in self._came.items() if known + CONTROL_LATENCY_PS <= now)
 
     def take_in(self, members: Collection[int]) -> None:
@@ -145,7 +145,7 @@ class Health:
         self._came = {rank: known for rank, known in self._came.items() if rank not in members}
 
     def refuse(self, member: int) -> None:
-        """One who came cannot be a member."""
+        """Refuse a rank that has come and cannot be a member."""
         self._came.pop(member, None)
 
     def die(self, rank: int, at_ps: int, reason: str) -> None:
@@ -153,7 +153,7 @@ class Health:
         self._dead.setdefault(rank, _Death(at_ps, reason, silent=False))
 
     def next_ps(self, now: int) -> int | None:
-        """When something happens next, or is to be looked at; None: never."""
+        """When the next incident or look is due, picoseconds; None: never."""
         times = [one.at_ps for one in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
         times += [now for _ in self._gone]
         times += [self._dead[member].at_ps + CONTROL_LATENCY_PS for member in self._unheard]
@@ -202,7 +202,7 @@ class Health:
                         network.set_faults(hop, _CUT)
 
     def _begin(self, incident: Incident, silence: Callable[[int], None]) -> None:
-        """A process begins at a host; one that was there has ended, and all connections of it."""
+        """Begin a process at a host; one that was there before ends with all its connections."""
         old = self._at.get(incident.what)
         said = "was started anew"
         if old is not None and not self._gave_up(old, said) and old in self._alive:
@@ -225,7 +225,7 @@ class Health:
         return True
 
     def _starts(self, network: VirtualNetwork, incident: Incident, restart: Callable[[str], None]) -> bool:
-        """A switch begins anew; False: it is away from now on."""
+        """Restart a switch; False: it is away from now on."""
         switch, now = incident.what, incident.at_ps
         _, down = self._broken
         if incident.away_ps and switch not in down:
@@ -254,9 +254,9 @@ class Health:
                     network.set_faults(hop, whole)
 
     def heard_of(self, now: int, look: Callable[[], Collection[str]]) -> list[Event]:
-        """What the coordinator hears of by now, and has not heard before.
+        """Events that the coordinator hears of by now and has not heard before.
 
-        look: which switches the controller finds to have begun anew; they are restored.
+        look: finds the switches that have restarted; the controller restores them.
         """
         events, self._gone = self._gone, []
         for known, incident in [one for one in self._damage if one[0] <= now]:
@@ -281,12 +281,12 @@ class Health:
 
     @property
     def _unheard(self) -> list[int]:
-        """Who has closed its connection, of which the coordinator has not heard."""
+        """Ranks whose connection has closed without the coordinator having heard of it."""
         known = self._leases.dead.keys() | self._heard
         return [member for member, death in self._dead.items() if not death.silent and member not in known]
 
     def again(self, now: int, *, patient: bool) -> int:
-        """When to ask again whom others wait for; less and less often where one is ``patient``."""
+        """When to ask again whom others wait for; with ``patient`` less and less often."""
         patience = self._patience
         self._patience *= 2 if patient else 1
         return now + patience
