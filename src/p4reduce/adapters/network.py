@@ -107,20 +107,20 @@ class Group:
         return self.over or self.open is not None
 
     def missing(self) -> str:
-        """Whom it waits for."""
+        """The ranks that it waits for."""
         away = sorted(set(range(len(self.hosts))) - self.taken)
         if away:
             return f"{self.label}: rank {', '.join(map(str, away))} has not come"
         return self.rendezvous.waiting() or f"{self.label}: its ranks compute"
 
     def end_ps(self, now_ps: int) -> int:
-        """When its last rank left, virtual time."""
+        """When its last rank left, picoseconds of virtual time."""
         if self.failure is not None:
             return now_ps
         return max([self.begun_ps, *(span.end_ps for span in self.rendezvous.spans())])
 
     def ended(self, end_ps: int) -> Ended:
-        """What it came to."""
+        """The record of the ended job."""
         return Ended(self.name, self.begun_ps, end_ps, self.rounds, "" if self.failure is None else str(self.failure))
 
     def fail(self, error: ClusterError) -> None:
@@ -133,7 +133,7 @@ class Group:
             self._changed.notify_all()
 
     def finish(self, failed: SaturatedError | None = None) -> None:
-        """Its collective is over: done, or ``failed`` at all ranks, which go on."""
+        """End its collective: done, or ``failed`` at all ranks, which go on."""
         with self._changed:
             assert self.open is not None  # noqa: S101
             self.open.failed = failed
@@ -182,13 +182,13 @@ class Group:
         return seat
 
     def _leave(self, rank: int) -> None:
-        """A rank has left in good order, and has its answer: its connection may be closed."""
+        """Note that a rank has left in good order and has its answer: its connection may be closed."""
         with self._changed:
             self.left.add(rank)
             self._changed.notify_all()
 
     def _lost(self, seat: Served, why: str) -> None:
-        """A rank is gone without leaving: the job cannot go on."""
+        """Note that a rank is gone without leaving: the job cannot go on."""
         self.fail(CollectiveError(f"{self.label}: rank {seat.rank} {why}"))
 
 
@@ -264,7 +264,7 @@ class SharedNetwork:
         return folder
 
     def _folder_name(self, name: str) -> str:
-        """Of a job: its name where that is short and plain, so that others find it; else one that is free."""
+        """The folder's name of a job: the job's name if that is short and plain, else a free one."""
         if _PLAIN_NAME.fullmatch(name):
             return name
         self._unnamed += 1
@@ -277,7 +277,7 @@ class SharedNetwork:
             return len(group.taken) == len(group.hosts) or group.over
 
     def figures(self, name: str) -> list[Figure]:
-        """What ranks recorded."""
+        """Figures that ranks recorded."""
         return self._groups[name].rendezvous.figures()
 
     def remove(self, name: str, reason: str = "the job has ended") -> None:

@@ -30,7 +30,7 @@ class ControllerError(P4ReduceError, RuntimeError):
 
 
 class RealError(P4ReduceError, RuntimeError):
-    """Something that this machine cannot do, or that failed on it; the text says what, and what to do."""
+    """A failure of this machine, or something that it cannot do; the text says what, and what to do."""
 
 
 class MissingPackageError(BadInput, ImportError):
