@@ -97,7 +97,7 @@ class RemoteExecutor:
         self.time = str(hello["time"])
         """'virtual' or 'flow'."""
         self.targets = [Target(name, address, device_id) for name, address, device_id in hello["targets"]]
-        """Where its switches answer."""
+        """P4Runtime targets of the network's switches"""
 
     @property
     def instance(self) -> str:
@@ -109,7 +109,7 @@ class RemoteExecutor:
         self._ask("take_charge", term=term, database=database)
 
     def now(self) -> int:
-        """Its virtual time."""
+        """The network's virtual time, picoseconds."""
         return int(self._ask("now"))
 
     def start(self, order: Order) -> None:
@@ -145,7 +145,7 @@ class RemoteExecutor:
         return int(self._ask("advance", until_ps=until_ps, after=after))
 
     def reports(self, after: int) -> list[Report]:
-        """What happened."""
+        """Reports from number ``after`` + 1 on."""
         return self._answer_to(Reports, "reports", after=after)
 
     def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
@@ -170,7 +170,7 @@ class RemoteExecutor:
         self._ask("change_link", a=a, b=b, up=up, at_ps=at_ps)
 
     def page(self, **wanted: Any) -> Any:
-        """What a network answers whose process has a live page (``views/live/tasks``)."""
+        """The address of the live page (``views/live/tasks``), if the network's process has one."""
         return self._ask("page", **wanted)
 
     def end_host(self, host: str, *, at_ps: int | None = None) -> None:
@@ -245,7 +245,7 @@ class OccupiedError(ClusterError):
 
 
 def log_of(path: Path) -> Path:
-    """What a network whose socket is at ``path`` writes to standard error."""
+    """The file with the standard error of a network whose socket is at ``path``."""
     return path.with_name(path.name + ".log")
 
 
@@ -354,7 +354,7 @@ def await_end(path: Path, patience_s: float = END_S) -> None:
 def abandon(path: Path) -> None:
     """Of the process itself, at its end, while it holds the lock: remove its log, where that is empty.
 
-    Who told it to end may have ended too, or may not wait for as long as it takes.
+    The process that told it to end may have ended too, or may not wait so long.
     """
     _drop_if_empty(log_of(path))
 
@@ -594,7 +594,7 @@ class Service:
         self._selector.register(peer, selectors.EVENT_READ)
 
     def _drop(self, peer: Peer) -> None:
-        """A connection is over; time that only its orchestrator wanted stops."""
+        """Drop a connection that is over; time that only its orchestrator wanted stops."""
         if self._advance is not None and self._advance.peer is peer:
             self._advance = None
         self._peers.remove(peer)

@@ -64,7 +64,7 @@ def read_keys() -> Iterator[Key]:
 
 
 def piece_of(home: str, number: int, elements: int) -> FloatArray:
-    """What the home of a shard sends as its ``number``-th piece: normal numbers of these arguments; float32."""
+    """The ``number``-th piece that the home of a shard sends: normal numbers drawn from these arguments; float32."""
     key = np.random.Philox(key=[crc32(home.encode()), number])
     return np.random.Generator(key).standard_normal(elements, np.float32)
 
@@ -81,7 +81,7 @@ class _Reading:
 
 
 class Reading:
-    """What the hosts of a task read at one time, all of them at once; :meth:`step` whenever something may be done.
+    """Reads of a task's hosts, all at once; call :meth:`step` whenever something may be done.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ GRID: Final = np.float32(4096)
 
 
 def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
-    """What a worker gives in a round: about normal numbers that depend on the arguments alone; float32 (elements,)."""
+    """A worker's gradient in a round: about normal numbers that depend only on the arguments; float32 (elements,)."""
     key = np.random.Philox(key=[crc32(task.encode()), rank << 32 | round_])
     drawn = np.random.Generator(key).standard_normal(elements, np.float32)
     return np.asarray(np.round(drawn * GRID) / GRID, np.float32)
@@ -171,7 +171,7 @@ def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
 
 @dataclass
 class TaskRun:
-    """Where a task stands. ``step`` is called whenever something may have ended.
+    """The state of a task. ``step`` is called whenever something may have ended.
 
     Both directions on one tree: PUSH_PULL, where the server answers chunk by chunk. On two trees, or with an
     aggregation time: PUSH, then the server adds and updates, then PULL. Round a ring, or in several trees at once, of
@@ -245,7 +245,7 @@ class TaskRun:
 
     @property
     def endpoints(self) -> list[int]:
-        """Of the present phase."""
+        """Endpoints of the present phase."""
         return [index for job in self.present for index in job.endpoints]
 
     @property
@@ -256,7 +256,7 @@ class TaskRun:
     # --- how it begins, and goes on elsewhere
 
     def begin(self, now_ps: int) -> None:
-        """Its hosts read their data, then train."""
+        """Begin: the hosts read their data, then train."""
         self._unread = set(self.order.reads)
         self._prepare(now_ps)
 
@@ -270,7 +270,7 @@ class TaskRun:
         self._lacking = True
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """What :meth:`resume` needs, beside the round."""
+        """The arrays that :meth:`resume` needs, beside the round."""
         return {"weights": self.weights, "digest": np.frombuffer(self.digest, np.uint8)}
 
     def turn(self, order: Order, jobs: Mapping[Role, Job], now_ps: int) -> None:
@@ -311,7 +311,7 @@ class TaskRun:
         self.due = dict.fromkeys(self.endpoints, now_ps)
 
     def _ready(self, now_ps: int) -> None:
-        """All hosts have data and model."""
+        """Begin the first round: all hosts have data and model."""
         read = sum(size for _, _, size in self._unread)
         model = 4 * self.order.task.elements * len(self.arrays) if self._lacking else 0
         self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
@@ -348,7 +348,7 @@ class TaskRun:
         return self.phase != "idle" and now_ps >= self.times["trained_ps"]
 
     def next_ps(self) -> int | None:
-        """When it wants to be stepped, if no endpoint is done before; one that is dark waits for light."""
+        """When to call ``step`` if no endpoint is done before, picoseconds; a task in darkness waits for light."""
         if self.died:
             return None
         times = list(self.due.values()) if self.lit else []
@@ -368,7 +368,7 @@ class TaskRun:
             pass
 
     def _once(self, now_ps: int) -> bool:
-        """One step; False when it must wait."""
+        """Take one step; False if the task must wait."""
         if self.phase == "idle" or not self.lit or self.died:
             return False
         if self._reading is not None:
@@ -474,7 +474,7 @@ class TaskRun:
         return job.server
 
     def _operation(self, index: int) -> Post:
-        """What an endpoint gives and gets in the present phase."""
+        """The operation of an endpoint in the present phase."""
         job = next(job for job in self.present if index in job.endpoints)
         serves = index == self._serving(job)
         own = self.arrays[0 if serves else list(job.members.values()).index(index)]
@@ -500,7 +500,7 @@ class TaskRun:
 
 
 class OpenSwap:
-    """What was counted when the swap began; made before any endpoint changes."""
+    """Counts at the begin of a swap; made before any endpoint changes."""
 
     def __init__(self, network: JobNetwork, run: TaskRun, role: Role) -> None:
         self._endpoints = network.endpoints
@@ -521,7 +521,7 @@ class OpenSwap:
         return all(self._endpoints.oldest_missing(index) >= self._frontier for index in self._workers)
 
     def interruption(self, now_ps: int) -> Interruption:
-        """What the swap has cost until now."""
+        """The cost of the swap until now."""
         frames, octets = self._count_resent()
         return Interruption(
             role=self.role,
@@ -572,7 +572,7 @@ class Attempts:
             self._remove(kept)
 
     def keep(self, run: TaskRun) -> None:
-        """A round is done. `CheckpointError` where it cannot be written."""
+        """Write a checkpoint after a round. `CheckpointError` if it cannot be written."""
         kept = self._of(run.order)
         if kept is not None:
             kept.path.parent.mkdir(parents=True, exist_ok=True)
@@ -604,7 +604,7 @@ _STEP_PS: Final = 200_000
 """in which is looked whether an answer that was owed has left"""
 
 Change = Callable[[TaskRun, Role, Plan], None]
-"""A task goes on with another plan of one of its jobs."""
+"""A function that moves a task to another plan of one of its jobs."""
 Tell = Callable[[ReportKind, Mapping[str, Any]], None]
 """Report something: its kind and data."""
 
@@ -636,11 +636,11 @@ class Rounds:
 
     @property
     def number(self) -> int:
-        """Of the schedule that holds; 0: none."""
+        """Number of the present schedule; 0: none."""
         return 0 if self._table is None else self._table.number
 
     def turn(self) -> Turn:
-        """Where it is."""
+        """The present place in the schedule."""
         waiting = 0 if self._next is None else self._next.number
         return Turn(self.number, waiting, self._round, self._place, self._lit, self._open)
 
@@ -673,7 +673,7 @@ class Rounds:
         return {name: run for name, run in runs.items() if run.turns and (run.order.schedule or 0) <= self.number}
 
     def next_ps(self, runs: Mapping[str, TaskRun], now_ps: int) -> int | None:
-        """When it wants to be stepped, if nothing of a task ends before."""
+        """When to call ``step`` if nothing of a task ends before, picoseconds."""
         times = []
         if self._open:
             if self._lit_ps > now_ps:
