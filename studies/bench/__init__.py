@@ -23,7 +23,7 @@ def timed(run: Callable[[], Result]) -> tuple[float, Result]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Facts about the machine on which figures are measured."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

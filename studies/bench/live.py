@@ -1,4 +1,4 @@
-"""What the live page costs a run: without a browser that looks, and with one.
+"""The cost of the live page for a run, without an open page and with one.
 
 Rounds of three runs, one after the other in one process: without a page, with a page that is not open, with a page that
 is open, in turns of order. The viewer is a process of its own that asks as the page's scripts do: it listens to the
@@ -150,7 +150,7 @@ def _whole_command(command: list[str]) -> float:
 
 
 def look(port: int, token: str) -> None:
-    """What a page does, until the server ends: print a line when the stream is open, and at the end how many views."""
+    """Act as a page until the server ends: print a line when the stream is open, and the number of views at the end."""
     stream = http.client.HTTPConnection("127.0.0.1", port)
     stream.request("GET", f"/api/stream?token={token}")
     answer = stream.getresponse()

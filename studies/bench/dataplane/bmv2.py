@@ -56,7 +56,7 @@ def why_not() -> str | None:
 
 
 def version() -> str:
-    """What BMv2 says of itself. Raises OSError."""
+    """The version that BMv2 prints. Raises OSError."""
     done = subprocess.run([str(find_bmv2()), "--version"], capture_output=True, text=True, timeout=60, check=False)
     said = (done.stdout + done.stderr).strip().splitlines()
     return said[-1] if said else "unknown"

@@ -1,4 +1,4 @@
-"""What a PUSH costs BMv2 with one build of the program and with another: the same pushes, in turns, in one run.
+"""The cost of a PUSH in BMv2 with two builds of the program: the same pushes, in turns, in one run.
 
 Each build has a BMv2 and a network namespace of its own. A program is named by a folder like p4src/compiled, or by a
 commit, whose folder is then taken; it is run as it is, with as many slots as it has. Where a processor is shared, two

@@ -60,7 +60,7 @@ class Numbers:
 
 
 class Look:
-    """One who looks. For one thread; raises `GoneError`, and `NotOffered` for what cannot be seen there."""
+    """A viewer's connection to a network. For one thread; raises `GoneError` and `NotOffered`."""
 
     def __init__(self, path: Path) -> None:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -211,7 +211,7 @@ class RealSource:
         self.title = title
         self.history = History()
         self.end: str | None = None
-        """What is said when nothing more will come."""
+        """text on the page when nothing more will come"""
         self._where = where
         self._restarts = restarts
         self._condition = threading.Condition()
@@ -226,7 +226,7 @@ class RealSource:
         self._thread.start()
 
     def finish(self, says: str) -> None:
-        """Nothing more will come."""
+        """Note that nothing more will come."""
         with self._condition:
             if self.end is None:
                 self.end = says
@@ -334,7 +334,7 @@ class RealSource:
         """Do nothing: a network that has ended gives no more moments."""
 
     def views(self, most: int) -> list[dict[str, Any]]:
-        """Of at most so many moments, for a recording; none if no page was open."""
+        """Views of at most ``most`` moments, for a recording; none if no page was open."""
         if self._views is None or not len(self.history):
             return []
         return whole_views(self.history, self._views, WINDOW_PS, most)
@@ -358,7 +358,7 @@ class RealSource:
         raise NotOffered(NO_FILM)
 
     def replay(self, number: int) -> NoReturn:
-        """None are kept."""
+        """Raise ``NotOffered``: no frames are kept."""
         raise NotOffered(NO_FILM)
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
@@ -377,7 +377,7 @@ class RealSource:
                 raise NotOffered(f"nothing runs any more: {error}") from None
 
     def looks(self, change: int) -> None:
-        """One more looks, or one less."""
+        """Count one viewer more, or one less."""
         with self._condition:
             self._viewers += change
             self._condition.notify_all()

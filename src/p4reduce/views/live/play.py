@@ -47,7 +47,7 @@ _PLACE: Final = re.compile(r".*?, line (\d+): (.*)", re.S)
 
 @dataclass(frozen=True)
 class Given:
-    """What a playground begins with. ``files``: where the program, the entries and the packets are, or will be."""
+    """The start of a playground. ``files``: where the program, the entries and the packets are, or will be."""
 
     files: Mapping[str, Path]
     defines: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class PlaySource:
         self._bench = Bench()
 
     def tick(self) -> dict[str, Any]:
-        """What the files on disk are now; empty: there is none."""
+        """The digests of the files on disk; empty: there is no such file."""
         return {"state": "playing", "files": {which: self._digest(which) for which in WHICH}}
 
     def looks(self, change: int) -> None:
@@ -82,7 +82,7 @@ class PlaySource:
         return {"title": self._given.files["program"].name, "files": found}
 
     def attempt(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """What comes of these texts: ``messages`` and ``traces`` (see :func:`attempt`)."""
+        """Compile and run these texts; return ``messages`` and ``traces`` (see :func:`attempt`)."""
         program = self._given.files["program"]
         return self._bench.ask(
             {

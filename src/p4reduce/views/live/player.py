@@ -49,7 +49,7 @@ PACED_S: Final = 0.5
 
 
 class _Watched:
-    """How fast a run goes so that people see it, however long it takes: from its progress, and for how long it runs."""
+    """Finds a pace at which people can see a run, from its progress and the time for which it has run."""
 
     def __init__(self, network: JobNetwork) -> None:
         self._network = network
@@ -77,7 +77,7 @@ class _Watched:
         return None if more > FREE else max(self._whole_ps / WATCH_S, SLOWEST_PS) * 2**more
 
     def _share(self) -> float:
-        """Of the chunks of all endpoints, those that are done."""
+        """Share of the chunks of all endpoints that are done."""
         records = self._network.endpoints.records
         total = int((records["end"] - records["start"]).clip(0).sum())
         done = int((records["low"] - records["start"]).clip(0).sum())
@@ -180,14 +180,14 @@ class Player:
             self._condition.notify_all()
 
     def pace(self, speed: float | str | None) -> None:
-        """So many picoseconds in a second from now on; None: as fast as it goes; WATCH: so that people see it."""
+        """Set the speed in picoseconds a second; None: as fast as possible; WATCH: so that people can see it."""
         with self._condition:
             self.speed, self._anchor, self._watched = speed, None, None
             self.pace_ps = None if isinstance(speed, str) else speed
             self._condition.notify_all()
 
     def looks(self, change: int) -> None:
-        """One more looks, or one less."""
+        """Count one viewer more, or one less."""
         with self._condition:
             self.viewers += change
 
@@ -286,7 +286,7 @@ class Player:
         return min(max(grown, FIRST_EVENTS), MOST_EVENTS)
 
     def _hold(self, network: JobNetwork, check: Callable[[], None]) -> None:
-        """Until the next slice may happen; its length."""
+        """Wait until the next slice may happen; return its length."""
         while True:
             with self._condition:
                 until = self._until(network)
