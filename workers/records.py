@@ -20,7 +20,7 @@ CLASSES: Final = 8
 
 
 class Kind(IntEnum):
-    """What an endpoint is; 0 is an unused record."""
+    """The kind of an endpoint; 0 is an unused record."""
 
     WORKER = 1
     SERVER = 2
@@ -30,7 +30,7 @@ class Kind(IntEnum):
 
 
 class Collective(IntEnum):
-    """What an operation does; the table is in docs/protocol.md."""
+    """The collective of an operation; the table is in docs/protocol.md."""
 
     ALL_REDUCE = 1
     PUSH = 2
@@ -74,7 +74,7 @@ class EntryState(IntEnum):
 
 
 class Answer(IntEnum):
-    """What the RESULT of a chunk carries."""
+    """The content of a chunk's RESULT."""
 
     NOTHING = 0
     SUM = 1
@@ -109,7 +109,7 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # known: its first chunks, whose exponents the operation before has agreed on. tail: its last seqs, which may
         # announce those of the next one. ahead: exponents of the next one, or 0; ahead_count: how many are announced.
         *_integers("known", "tail", "ahead", "ahead_count"),
-        # Of a worker that guesses exponents (guessing.py), 0: it does not. truths: int16 for each of the first ``lead``
+        # Of a worker that guesses exponents; 0: it does not. truths: int16 for each of the first ``lead``
         # chunks, agreed on or -1; unknown: how many are -1. guesses, doubtful: uint8 for each, what they left with,
         # whether a RESULT was flagged; inputs: float32, copies of them; again: int64, which come again; redone: how
         # many do, redone_total: in all operations. losing: some worker has said that it lacked many chunks;

@@ -142,7 +142,7 @@ class Group:
             self._changed.notify_all()
 
     def _carry(self, calls: list[Call], check: Callable[[], None]) -> None:
-        """Of the thread whose rank called last: wait until the network has carried it (``comm.rendezvous.Carry``)."""
+        """In the thread whose rank called last, wait until the network has carried it (``group.backend.Carry``)."""
         if calls[0].operation not in CARRIED:
             raise RefusedError(
                 f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"

@@ -66,7 +66,7 @@ class Parameter:
     field: str
     """Its field; ``faults.loss`` for one of a model inside another."""
     kind: Any
-    """What is typed: int, float, bool, str, Path, or a list of one of them."""
+    """type of the value: int, float, bool, str, Path, or a list of one of them"""
     default: Any
     """``...`` where there is none."""
     choices: tuple[Any, ...]
@@ -213,7 +213,7 @@ class Spec:
 
 
 SPECS: Final[dict[str, tuple[type, Spec]]] = {}
-"""What :func:`command` made, by its words."""
+"""the classes that :func:`command` made, by the words of the command"""
 _C = TypeVar("_C")
 
 

@@ -54,7 +54,7 @@ class Options:
     patience_s: float | None = None
     """Wall-clock seconds that this participant waits for the others; None: as long as the group does."""
     staleness: int | None = 0
-    """Of a push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
+    """For push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
     view: int = 0
     """Number of the group's changes that the caller had heard of when it called (``GroupChanged.view``)."""
     tensor: str = ""
@@ -122,7 +122,7 @@ class Backend(Protocol):
         """Virtual time of this participant, seconds."""
 
     def now_ps(self) -> int:
-        """The same in picoseconds."""
+        """Virtual time of this participant, picoseconds."""
 
     def reach(self, time_ps: int) -> None:
         """Move this participant's virtual time on to ``time_ps``, if it is earlier."""
@@ -193,7 +193,7 @@ def part(
     serves: bool,
     lost: FloatArray | None = None,
 ) -> Post:
-    """What one participant gives and gets, in ``array`` (workers/operation.py has the table).
+    """The operation of one participant, with ``array`` as source or target (workers/operation.py has the table).
 
     serves: it is the job's server, of a host-side all-reduce too, whose sum it takes. lost: as of ``Post``.
     """
@@ -377,7 +377,7 @@ class Call:
     raised: bool = False
     """whether it was not carried out because members died: the caller hears of the new group, and calls again"""
     contributors: tuple[int, ...] = ()
-    """Whose arrays are in the result; empty for those of all members."""
+    """members whose arrays are in the result; empty: all members"""
     summed: tuple[tuple[int, int], ...] = ()
     """(elements, contributions) of one stretch of the result after the other; empty: as many as contributors."""
 
@@ -574,12 +574,12 @@ class Seat:
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Of its last collective: whose arrays are in the result."""
+        """Members whose arrays are in the result of its last collective."""
         return self._rendezvous.contributors(self.rank)
 
     @property
     def summed(self) -> tuple[tuple[int, int], ...]:
-        """Of its last collective: (elements, contributions) of each stretch of the result."""
+        """The result of its last collective as stretches of (elements, contributions)."""
         return self._rendezvous.summed(self.rank)
 
     def compute(self, seconds: float) -> None:

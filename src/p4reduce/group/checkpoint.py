@@ -31,7 +31,7 @@ class CheckpointError(ClusterError):
 
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     iteration: int
     """The next iteration."""

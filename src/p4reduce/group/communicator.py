@@ -292,7 +292,7 @@ class Communicator:
         """
         self._backend = backend
         self.tally = Tally() if tally is None else tally
-        """What was called, in this group and those that were made of it."""
+        """counts of calls, in this group and in those that were made of it"""
         self._tells = tally is None
         self._patience_s = patience_s
         self._queue: Queue[Ahead] | None = None

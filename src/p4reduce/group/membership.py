@@ -137,12 +137,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a group's coordinator decided; written down before any member is told. Members are ranks of the start."""
+    """A decision of a group's coordinator, written down before any member is told. Members are ranks of the start."""
 
     term: int
     """Number of the attempt to decide; each attempt has its own."""
     epoch: int
-    """Of the group, from 1 on: each decision has its own, and its trees have generations of their own."""
+    """Epoch of the group, from 1 on: each decision has its own, and its trees have generations of their own."""
     operation: int
     """The first that not all survivors had finished, from 0 on."""
     outcome: Outcome

@@ -142,7 +142,7 @@ class Rendezvous:
             return f"{calls[0].operation} #{calls[0].iteration}: {names} {verb} for {self._missing(calls[0].operation)}"
 
     def spans(self) -> list[Span]:
-        """What the participants did, by rank and start."""
+        """Intervals of all participants, by rank and start."""
         with self._changed:
             every = [span for seat in self._seats for span in (*seat.computed, *seat.spans)]
         return sorted(every, key=lambda span: (span.rank, span.start_ps, span.end_ps))

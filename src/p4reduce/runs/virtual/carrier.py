@@ -324,7 +324,7 @@ class Carrier(RunJobs):
     def carry(
         self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
     ) -> Sequence[Decision]:
-        """Carry one collective out; results land in the callers' arrays. See ``comm.rendezvous.Carry``.
+        """Carry one collective out; results land in the callers' arrays. See ``group.backend.Carry``.
 
         workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
         and virtual time does not go back: where two groups have collectives at once, one starts after the other.
@@ -390,7 +390,7 @@ class Carrier(RunJobs):
             self.on_collective(len(self.records))
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
-        """Carry calls of workers that do not wait for each other on, until one is done. See ``comm.rendezvous``."""
+        """Carry calls of workers that do not wait for each other on, until one is done. See ``group.backend``."""
         with self._one:
             check()
             if self._stale is None:

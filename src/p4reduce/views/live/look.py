@@ -201,7 +201,7 @@ NO_HOLD: Final = "Real time cannot be paused or stepped; Back and the time-line 
 
 
 class RealSource:
-    """A run, or a standing network, in real time. See ``source.Source``.
+    """A run, or a standing network, in real time. See ``session.Source``.
 
     A thread looks four times a second while a page is open, and hardly ever else. ``where``: the socket of
     the network as soon as there is one; asked again after it has gone.

@@ -222,7 +222,7 @@ def _line(value: Any) -> bytes:
 
 
 class RecordedSource:
-    """The source of a page for a recording, or for a result without one. See ``source.Source``."""
+    """The source of a page for a recording, or for a result without one. See ``session.Source``."""
 
     def __init__(self, scene: SceneLine, views: Sequence[ViewLine], says: str) -> None:
         self.recorded = scene

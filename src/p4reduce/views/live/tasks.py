@@ -20,7 +20,7 @@ MOST_TASKS: Final = 60
 
 
 class TaskSource(VirtualSource):
-    """The network of an orchestrator, and the tasks of its database. See ``source.Source``."""
+    """The network of an orchestrator, and the tasks of its database. See ``session.Source``."""
 
     def __init__(self, title: str, player: Player, database: Path | None) -> None:
         """``database``: the orchestrator's, which is only read; None: it is not known, no tasks are shown."""
