@@ -1,4 +1,4 @@
-"""What jobs of a schedule do in turns: a generator for each cycle. Carriers decide when bytes move.
+"""Acts of a schedule's jobs, which take turns: a generator for each cycle. Carriers decide when bytes move.
 
 Played on packets (`player`) and at flow level (`flow_model`): the same turns, so that both differ in what
 communication takes, and in nothing else.
@@ -27,7 +27,7 @@ class _Training:
 
 
 class Gpus:
-    """Who trains where. A job is as fast as the slowest of its hosts; times are those of a fluid, rounded up."""
+    """GPUs that jobs share. A job is as fast as its slowest host; times are those of a fluid, rounded up."""
 
     def __init__(self, each: int) -> None:
         """``each``: GPUs of a host."""
@@ -103,7 +103,7 @@ What = Literal["train", "communicate", "dark"]
 
 @dataclass(frozen=True)
 class Span:
-    """What a job did from when to when, or (job '') the cross-connect; picoseconds."""
+    """An interval of a job or (job '') of the cross-connect, picoseconds."""
 
     job: str
     what: What
@@ -113,7 +113,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Window:
-    """One process of one round: from its beginning to the next one's, and how long it communicated; picoseconds."""
+    """One process of one round: its beginning, the next one's, and the time in which it communicated; picoseconds."""
 
     process: int
     start_ps: int
@@ -128,7 +128,7 @@ class Window:
 
 @dataclass
 class Played:
-    """A schedule that was played.
+    """The result of a schedule that was played.
 
     rounds_ps: how long each round took, whole rounds only. iterations_ps: of each job, from one end of communication to
     the next. dark_lost, misrouted, resends: frames. exact: every sum and block was right, everywhere. guard_s: of
@@ -175,11 +175,11 @@ class Played:
 
 
 class Sending(Protocol):
-    """Something that is under way, phase by phase."""
+    """A communication that is under way, phase by phase."""
 
     @property
     def now(self) -> Sequence[object]:
-        """What its present phase consists of; empty: it is over."""
+        """The parts of its present phase; empty: it is over."""
 
     def through(self) -> bool:
         """Whether nothing of this phase is under way any more."""
@@ -193,11 +193,11 @@ class Actor(Protocol):
 
     @property
     def job(self) -> TdmJob:
-        """What it is."""
+        """The job's description."""
 
     @property
     def plan(self) -> JobPlan:
-        """Where it is, and when."""
+        """The job's place and times in the schedule."""
 
     @property
     def local(self) -> bool:
@@ -257,10 +257,10 @@ class Acts(ABC, Generic[Who, Under]):
         one.go_on()
 
     def sent(self, jobs: Sequence[Who], under: Sequence[Under], start: int) -> None:
-        """All of it is through."""
+        """Take in that all of ``under`` is through."""
 
     def ended_ps(self, job: Who, start: int) -> int:
-        """When a job had its last result, which it began at ``start``."""
+        """When a job had its last result, of a communication that began at ``start``; picoseconds."""
         del job, start
         return self.now
 

@@ -1,4 +1,4 @@
-"""Jobs that come and go, at flow level: who waits, who runs, who shares GPUs with whom (online).
+"""Jobs that come and go, at flow level: an online policy decides which wait, run, and share GPUs.
 
 An iteration is far shorter than a job, so a job advances at the throughput it has relative to alone: 1, or what its
 way of sharing gives (`p4reduce.control_plane.tdm.pairs`). Schedules change at the end of a round, which is nothing
@@ -133,7 +133,7 @@ class _Running:
 
 @dataclass
 class Outcome:
-    """What became of a trace."""
+    """The result of a trace."""
 
     jct_s: list[float]
     """of each job: end - arrival"""
@@ -176,7 +176,7 @@ class _Cluster:
         self.paired: set[int] = set()
 
     def run(self, progress: Progress | None) -> Outcome:
-        """All of it."""
+        """Play the whole trace."""
         coming, done = 0, 0
         total = len(self.arrivals)
         while done < total:
