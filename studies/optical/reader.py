@@ -5,7 +5,7 @@ from typing import Any
 
 
 def faults(plan: dict[str, Any], spectrum: int | None = None) -> list[str]:
-    """What is wrong with a plan, in words; ``spectrum``: slices of a flexible grid, else its wavelengths."""
+    """Faults of a plan, in words; ``spectrum``: slices of a flexible grid, else its wavelengths."""
     network, lightpaths = plan["network"], plan["lightpaths"]
     most = network["wavelengths"] if spectrum is None else spectrum
     fibres = {frozenset(fibre[:2]) for fibre in network["fibres"]}

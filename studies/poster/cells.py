@@ -147,7 +147,7 @@ class TaskRow:
 
 @record
 class Difference:
-    """Where counted first transmissions are not what was predicted, on links or in the P4 program's counters."""
+    """A difference of counted first transmissions from the predicted ones, on links or in the P4 program's counters."""
 
     text: str = column("difference")
 
@@ -166,7 +166,7 @@ class BackgroundRow:
 
 @dataclass(frozen=True)
 class PolicyCell:
-    """What one process does."""
+    """The work of one process."""
 
     settings: PosterSettings
     scenario: Scenario
@@ -179,7 +179,7 @@ class PolicyCell:
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """What came of it."""
+    """The results of a cell."""
 
     rows: tuple[TaskRow, ...]
     differences: tuple[str, ...]
@@ -335,7 +335,7 @@ MODELS: Final = {
 
 @record
 class FlowModel:
-    """One policy in one scenario with one number of local models."""
+    """The flow-level model of one policy in one scenario with one number of local models."""
 
     policy: str = column("policy")
     factor: float = column("factor", "{:.4f}")
