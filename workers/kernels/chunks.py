@@ -233,7 +233,7 @@ def exponent_of_entry(e: Any, entry: Any, chunk: int, again: int) -> None:
 
 @kernel
 def _settle(e: Any) -> None:
-    """All exponents are in: which chunks come again."""
+    """Find the chunks that come again, now that all exponents are in."""
     missed = 0
     for chunk in range(e.known, e.lead):
         if is_missed(e, chunk):

@@ -93,7 +93,7 @@ def transmit(eps: Any, i: int, now_ps: int, out: Any) -> Any:
 
 @entry(_EPS, int)
 def deadline(eps: Any, i: int) -> Any:
-    """When ``expire`` wants to be called, in picoseconds; ``NEVER`` (2**62) when endpoint i waits for nothing."""
+    """The time, picoseconds, at which to call ``expire``; ``NEVER`` (2**62) if endpoint i waits for nothing."""
     e = eps[i]
     if e.kind == _SERVER or (e.status != _ACTIVE and not e.lingering):
         return NEVER

@@ -242,7 +242,7 @@ def relay_transmit(e: Any, now: int, out: Any) -> Any:
 
 @kernel
 def _inside(e: Any) -> Any:
-    """Where frames between the worker and its slots are made."""
+    """The buffer for frames between the worker and its slots."""
     return carray(pointer(e.scratch), (LANES_OFFSET + 4 * e.lanes,), np.uint8)
 
 

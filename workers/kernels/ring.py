@@ -570,7 +570,7 @@ def stream_at(e: Any, index: int) -> Any:
 
 @kernel
 def _place_of(e: Any, sender: int) -> Any:
-    """How many ranks further on a sender is, less one; or _NOBODY."""
+    """The number of ranks by which a sender is further on, less one; or _NOBODY."""
     keys = carray(pointer(e.senders), (e.peers,), np.int64)
     low = 0
     high = e.peers
@@ -587,7 +587,7 @@ def _place_of(e: Any, sender: int) -> Any:
 
 @kernel
 def _gather(e: Any, now: int) -> None:
-    """What the endpoint is follows from what its streams are."""
+    """Set the endpoint's state from the states of its streams."""
     active = 0
     lingering = 0
     for index in range(e.size - 1):
@@ -677,7 +677,7 @@ def all_to_all_transmit(e: Any, now: int, out: Any) -> Any:
 
 @kernel
 def all_to_all_time_out(e: Any, now: int) -> None:
-    """A timer of a stream ran out, or did before it was set anew."""
+    """Handle the timers of streams that have run out."""
     e.timer = NEVER
     for index in range(e.size - 1):
         stream = stream_at(e, index)
@@ -689,7 +689,7 @@ def all_to_all_time_out(e: Any, now: int) -> None:
 
 @kernel
 def all_to_all_stand_still(e: Any, paused: int) -> None:
-    """As ``stand_still``, of all streams."""
+    """As ``stand_still``, for all streams."""
     e.timer = NEVER
     for index in range(e.size - 1):
         stream = stream_at(e, index)
