@@ -33,6 +33,7 @@ DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 WARM := $(VENV)/.warm
 TORCH := $(VENV)/.torch
+FRAMEWORKS := $(VENV)/.frameworks
 
 .PHONY: $(shell grep -oE '^[a-z0-9-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
@@ -251,7 +252,7 @@ dist-test: $(WARM)  ## install both distributions into fresh environments and ru
 release-check: $(WARM)  ## all that a release needs, on one state, with a report in out/release: RELEASE='--list' or '--only test,docs' (hours)
 	@$(BIN)/python -m tests.support.release $(RELEASE)
 
-torch-test: $(TORCH)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
+torch-test: $(FRAMEWORKS)  ## PyTorch, Accelerate, DeepSpeed, Lightning, Ray Train: installed, and every test of them (minutes)
 	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/adapters/torch tests/integration/adapters/torch \
 	  tests/integration/runs/real/test_perf_beside.py tests/integration/group/test_interoperation.py
 
@@ -295,6 +296,11 @@ $(WARM): $(INSTALLED)
 $(TORCH): $(WARM)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --index-url $(TORCH_INDEX) 'torch>=2.13'
+	@touch $@
+
+# What trains with PyTorch's process groups.
+$(FRAMEWORKS): $(TORCH)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group frameworks
 	@touch $@
 
 # Git with core.symlinks=false leaves small files with the target's name in place of symbolic links, a source

@@ -1,4 +1,4 @@
-"""One P4Runtime target: arbitration, pipeline, writes and reads, each with a deadline and a readable error."""
+"""A connection to one P4Runtime target: arbitration, pipeline, writes and reads, with deadlines and clear errors."""
 
 import asyncio
 import contextlib
@@ -22,34 +22,34 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import PacketType
 
-# Classes by batch inside a group of jobs, the workers of one asynchronous training: whoever is behind goes first.
+# Traffic classes by iteration within a group of jobs (the workers of one asynchronous training): those behind first.
 #
-# Two ways to the same end: the switch finds out by itself how far a packet is behind (``by_lag``), or the controller
-# writes a class for each of eight neighbouring iterations, and anew as batches advance.
+# Either the switch computes how far a packet is behind (``by_lag``), or the controller writes a class for each of eight
+# successive iterations, and again as iterations advance.
 
 
 GROUPS: Final = 256
 """cells of register ``newest`` (p4src/sizes.p4)"""
 BATCHES: Final = 8
-"""iterations in a row that the controller's entries tell apart: those that are the same modulo 8 have one entry"""
+"""number of successive iterations with entries of their own; iterations that are equal modulo 8 share an entry"""
 _BY_BATCH: Final = 30
-"""P4Runtime priority: before the class of a job and that of its RESULTs (`entries.py`)"""
+"""P4Runtime priority: above the class of a job and that of its RESULTs (`entries.py`)"""
 _DIRECTIONS: Final = ((PacketType.RESULT, 0), (PacketType.PUSH, 1))
-"""what comes down goes before what goes up in the same batch"""
+"""rank within a batch: packets down the tree before packets up the tree"""
 
 
 @dataclass(frozen=True)
 class JobGroup:
-    """Jobs ``first`` to ``first + size - 1``, which one ternary match covers, and the classes that they have together.
+    """Jobs ``first`` to ``first + size - 1``, which one ternary match covers, and the classes that they share.
 
     Attributes
     ----------
     first, size : int
         ``size`` is a power of two and divides ``first``.
     cell : int
-        Of register ``newest``: 0..255, one for each group that is there at the same time.
+        Cell of register ``newest``: 0..255, a different one for each group that exists at the same time.
     generation : int
-        Never used for this cell before: that of one of the plans.
+        Generation of one of the plans; it must not have been used for this cell before.
     base, most : int
         Classes base .. base + most, 0..7.
     """
@@ -72,27 +72,27 @@ class JobGroup:
 
     @property
     def match(self) -> tuple[int, int]:
-        """Value and mask of the job field."""
+        """Value and mask that match the job field."""
         return self.first, 0xFFFF & ~(self.size - 1)
 
 
 def group_size(jobs: int) -> int:
-    """The least size of a group for so many jobs."""
+    """The least size of a group for this number of jobs."""
     return 1 << max(0, jobs - 1).bit_length()
 
 
 def lag_entry(group: JobGroup) -> fy.P4TableEntry:
-    """The switch does it: class base + min(lag, most), the lag behind the newest iteration it has seen of the group."""
+    """Entry for classes by the switch: base + min(lag, most), with the lag behind the group's newest iteration."""
     action = fy.P4TableAction("by_lag", group=group.cell, generation=group.generation, base=group.base, most=group.most)
     match = fy.P4TableMatch({"hdr.inc.job": group.match})
     return fy.P4TableEntry("traffic_class", match=match, action=action, priority=_BY_BATCH)
 
 
 def batch_entries(group: JobGroup, oldest: int, span: int = BATCHES) -> tuple[fy.P4TableEntry, ...]:
-    """The controller does it: a class for each of the eight iterations from ``oldest`` on and each direction.
+    """Entries for classes by the controller: one for each of eight iterations from ``oldest`` and each direction.
 
-    The order is r = 2 * batch + [push]; the r's of ``span`` batches share the group's classes evenly, later ones have
-    the lowest. Sixteen entries, always with the same matches: the next ones are written over them.
+    The rank of a packet is r = 2 * batch + [push]; the ranks of ``span`` batches are spread evenly over the group's
+    classes, later ones have the lowest class. The matches of the sixteen entries are constant; new entries replace old.
     """
     if not 1 <= span <= BATCHES:
         raise ControllerError(f"span: {span} batches, must be 1..{BATCHES}")
@@ -115,25 +115,25 @@ def batch_entries(group: JobGroup, oldest: int, span: int = BATCHES) -> tuple[fy
 
 
 def batch_class(group: JobGroup, ahead: int, push: int, span: int = BATCHES) -> int:
-    """Of a batch that is so far ahead of the oldest one; ``push``: 1 for gradients, 0 for parameters."""
+    """Class of a batch that is ``ahead`` of the oldest one; ``push``: 1 for gradients, 0 for parameters."""
     rank = 2 * ahead + push
     return group.base + group.most - min(group.most, rank * (group.most + 1) // (2 * span))
 
 
 _BATCH: Final = 500
-"""updates of one write: far below gRPC's limit of 4 MB a message"""
+"""updates in one write: far below gRPC's limit of 4 MB for a message"""
 _PACKETS: Final = 1024
-"""packets, and digests, for the controller that are kept for whoever asks"""
+"""number of packets, and of digests, that are kept until they are taken"""
 _TICKS: Final = 10
-"""of a deadline: however long this process had no turn, that counts as one of them at most"""
+"""parts of a deadline: a pause of this process, however long, counts as one part at most"""
 _CHANNEL: Final = (
     ("grpc.max_metadata_size", 64 * 1024),
     ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 100),  # finsy's stream waits until somebody listens
+    ("grpc.initial_reconnect_backoff_ms", 100),  # retry connections soon
     ("grpc.max_reconnect_backoff_ms", 200),
 )
 _BYTES_PER_S: Final = 100_000
-"""A large request has more time: a second for each of so many bytes, which is slow for a write of table entries."""
+"""bytes for which a large request gets one more second: slow for a write of table entries"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PacketIn:
-    """A refused packet that a switch showed to the controller."""
+    """A refused packet that a switch sent to the controller."""
 
     switch: str
     ingress_port: int
@@ -235,7 +235,7 @@ class PacketIn:
 
 
 class _RefusedError(ControllerError):
-    """Some updates of a write were refused; ``failed`` has their places in the batch. The others are done."""
+    """Some updates of a write were refused; ``failed`` has their indices in the batch. The others are done."""
 
     def __init__(self, text: str, failed: frozenset[int]) -> None:
         super().__init__(text)
@@ -279,7 +279,7 @@ def _open_channel(target: Target) -> grpc.aio.Channel:
 
 
 class _Client(P4Client):
-    """finsy's stream, by a channel that it shares with other switches of the address."""
+    """finsy's stream, over a channel that is shared with other switches at the address."""
 
     def __init__(self, target: Target, channels: Channels) -> None:
         super().__init__(target.address)
@@ -292,7 +292,7 @@ class _Client(P4Client):
         self._schema, self._complete_request = schema, complete_request
 
     async def close(self, *, lost: bool = False) -> None:
-        """End the stream; ``lost``: so has the channel, as far as it is known."""
+        """End the stream; ``lost``: the channel may have failed, too."""
         if self._stream is not None:
             self._stream.cancel()
         channel, self._channel = self._channel, None
@@ -325,16 +325,16 @@ class Connection:
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
         self.loads: deque[LinkLoad] = deque(maxlen=_PACKETS)
         self.told = 0
-        """digests of links' loads that came so far"""
+        """number of digests of links' loads so far"""
         self.told_bytes = 0
-        """length of their messages, serialized"""
+        """bytes of all digest messages so far, serialized"""
         self.tells = asyncio.Event()
-        """one came, or none will come any more; who waits for it clears it"""
+        """set when a digest came, or none will come any more; its waiter clears it"""
         self.read_bytes = 0
-        """length of all reads and their answers so far, serialized"""
+        """bytes of all reads and their answers so far, serialized"""
 
     async def open(self, *, keep: bool = False) -> bool:
-        """Connect, become primary and load the program; with ``keep`` only where another one runs.
+        """Connect, become primary and load the program; with ``keep`` only if another program runs.
 
         Returns
         -------
@@ -369,7 +369,7 @@ class Connection:
         return False
 
     async def reopen(self) -> bool:
-        """Connect again where the stream has ended, else do nothing; as of :meth:`open`, with what the switch kept."""
+        """Connect again if the stream has ended; returns whether the switch kept its entries, like :meth:`open`."""
         if self._lost is None:
             return True
         await self._leave(lost=True)
@@ -381,7 +381,7 @@ class Connection:
             raise
 
     async def _runs_program(self) -> bool:
-        """Whether the switch runs our program already: by the cookie, or, where that is another one, byte by byte."""
+        """Whether the switch runs our program already: by the cookie, or else by comparing the programs."""
         for kind in (p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY, p4r.GetForwardingPipelineConfigRequest.ALL):
             request = p4r.GetForwardingPipelineConfigRequest(device_id=self.target.device_id, response_type=kind)
             answer = await self._call("asking for the program", request, none=fy.GRPCStatusCode.FAILED_PRECONDITION)
@@ -393,7 +393,7 @@ class Connection:
         return bool(answer.config.p4info == ours.p4info and answer.config.p4_device_config == ours.p4_device_config)
 
     async def close(self) -> None:
-        """Leave; the switch keeps what was installed."""
+        """Disconnect; the switch keeps its entries."""
         await self._leave(lost=False)
 
     async def _leave(self, *, lost: bool) -> None:
@@ -404,7 +404,7 @@ class Connection:
         await self._client.close(lost=lost)
 
     async def insert(self, entities: Sequence[Entity]) -> None:
-        """Add entries: all of them, or, after an error, none. Entries of others with the same keys stay."""
+        """Add all entries, or none after an error. Entries with the same keys that were there before stay."""
         added: list[Entity] = []
         try:
             for start in range(0, len(entities), _BATCH):
@@ -417,17 +417,17 @@ class Connection:
                 await self.delete(added)
             raise
         except ControllerError:
-            # Nobody knows how much of the last batch is in.
+            # It is unknown how much of the last batch was written.
             with contextlib.suppress(ControllerError):
                 await self.delete([*added, *batch])
             raise
 
     async def subscribe(self, digest: fy.P4DigestEntry) -> None:
-        """Have the switch send a digest."""
+        """Subscribe to a digest of the switch."""
         await self._write("subscribing to", p4r.Update.INSERT, [digest])
 
     async def delete(self, entities: Sequence[Entity]) -> None:
-        """Remove entries; those that are not there are not missed."""
+        """Remove entries; missing entries are no error."""
         for start in range(0, len(entities), _BATCH):
             batch = entities[start : start + _BATCH]
             await self._write("removing", p4r.Update.DELETE, batch, ignored=fy.GRPCStatusCode.NOT_FOUND)
@@ -437,7 +437,7 @@ class Connection:
         await self._write("changing", p4r.Update.MODIFY, entities)
 
     async def read(self, entities: Sequence[P4Entity]) -> list[P4Entity]:
-        """What the switch answers to a read of these entities."""
+        """Read these entities from the switch."""
         found: list[P4Entity] = []
         for start in range(0, len(entities), _BATCH):
             request = p4r.ReadRequest(device_id=self.target.device_id)
@@ -447,7 +447,7 @@ class Connection:
         return found
 
     async def read_register(self, register: str, index: int) -> int | None:
-        """One cell of a register; None where the target cannot read registers (BMv2)."""
+        """Read one cell of a register; None when the target cannot read registers (BMv2)."""
         request = p4r.ReadRequest(device_id=self.target.device_id)
         request.entities.append(fy.P4RegisterEntry(register, index=index).encode(self._schema))
         found = None
@@ -474,7 +474,7 @@ class Connection:
                 self._explain(doing, batch, fy.P4ClientError(error, "WriteRequest", msg=request), ignored)
 
     async def _call(self, doing: str, request: Any, *, none: fy.GRPCStatusCode | None = None) -> Any:
-        """The answer to a request about the program; None for the code ``none``."""
+        """The answer to a request about the program; None for the status code ``none``."""
         name = type(request).__name__
         async with self._step(doing, size=request.ByteSize()):
             try:
@@ -488,7 +488,7 @@ class Connection:
     async def _read(
         self, doing: str, request: p4r.ReadRequest, *, none: fy.GRPCStatusCode | None = None
     ) -> AsyncIterator[p4r.ReadResponse]:
-        """The answers to a read, each of which must come in time; the code ``none`` ends them."""
+        """The answers to a read, each with its own deadline; the status code ``none`` ends them."""
         answers = None
         try:
             while True:
@@ -510,7 +510,7 @@ class Connection:
                 answers.cancel()
 
     def _stub(self) -> Any:
-        """Calls without finsy's time-outs."""
+        """A stub whose calls have none of finsy's time-outs."""
         return p4r_grpc.P4RuntimeStub(self._client.channel)
 
     def _explain(
@@ -520,7 +520,7 @@ class Connection:
         error: fy.P4ClientError,
         ignored: fy.GRPCStatusCode | None,
     ) -> None:
-        """Name the entry that failed; return if all failures may be ignored."""
+        """Raise an error that names the entry that failed; return if all failures are ignored."""
         failures = {index: detail for index, detail in error.details.items() if index < len(batch)}
         if not failures:
             raise error
@@ -536,7 +536,7 @@ class Connection:
         raise _RefusedError(str(self._error(f"{doing} {what}", text)), frozenset(failures))
 
     async def _receive(self) -> None:
-        """Take what the switch sends by itself."""
+        """Handle the messages that the switch sends without a request."""
         try:
             while True:
                 message = await self._client.receive()
@@ -564,13 +564,13 @@ class Connection:
             self.tells.set()
 
     def check(self, doing: str) -> None:
-        """`ControllerError` when the stream has ended."""
+        """Raise `ControllerError` when the stream has ended."""
         if self._lost is not None:
             raise self._error(doing, self._lost)
 
     @asynccontextmanager
     async def _step(self, doing: str, *, size: int = 0) -> AsyncIterator[None]:
-        """Something that must be done in time; ``size``: bytes of the request."""
+        """Limit the time of a step, and convert its errors; ``size``: bytes of the request."""
         self.check(doing)
         deadline_s = self._deadline_s + size / _BYTES_PER_S
         try:
@@ -593,9 +593,9 @@ class Connection:
 
 @asynccontextmanager
 async def _patience(deadline_s: float) -> AsyncIterator[None]:
-    """``TimeoutError`` after so many seconds in which this process had its turns.
+    """Raise ``TimeoutError`` after ``deadline_s`` seconds in which this process was scheduled.
 
-    A clock alone would also count what the process waited for a processor: then the answer may be here already.
+    A clock alone would also count the time without a processor; the answer may have arrived by then.
     """
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []
@@ -631,7 +631,7 @@ def _reason(error: Exception) -> str:
 
 
 def targets_by_name(targets: Iterable[Target], switches: Iterable[str]) -> dict[str, Target]:
-    """Targets by switch; `ControllerError` when a switch has none, or a target no switch."""
+    """Targets by switch; `ControllerError` when a switch has no target, or a target has no switch."""
     found: dict[str, Target] = {}
     for target in targets:
         if target.name in found:
@@ -645,7 +645,7 @@ def targets_by_name(targets: Iterable[Target], switches: Iterable[str]) -> dict[
     return found
 
 
-# What plain traffic takes of links, as switches of the build `p4src/watching.p4` tell it by digests at thresholds.
+# The load of links by plain traffic, which switches of the build `p4src/watching.p4` report by digests at thresholds.
 
 
 DIGEST: Final = "link_load_t"
@@ -655,18 +655,18 @@ _WORD: Final = 2**32
 
 @dataclass(frozen=True, slots=True)
 class LoadThresholds:
-    """When a switch tells of a link.
+    """Thresholds at which a switch reports a link.
 
     Attributes
     ----------
     window_us : int
         Microseconds over which bytes are added up, 1 to 2^31.
     high, low : float
-        Shares of the link's rate: told is a window with more than ``high``, then again those with more than ``low``,
-        and the first one with less.
+        Shares of the link's rate: a window above ``high`` is reported, then those above ``low``,
+        and the first one below it.
     again : int
-        While it is busy a link is told of every so many windows, 1 to 65,535. What has not been told again for longer
-        than that is silent: no packet is there that could say so.
+        A busy link is reported every ``again`` windows, 1 to 65,535. A link without a report for longer
+        is silent: it has no packet that could cause a report.
     """
 
     window_us: int
@@ -684,16 +684,16 @@ class LoadThresholds:
 
     @property
     def forget_us(self) -> int:
-        """So long after it was told of, a link that was not told of again is silent.
+        """Microseconds after a report until a link without another report is silent.
 
-        A window ends with the first packet after ``window_us``; another one of the same length is for that.
+        A window ends with the first packet after ``window_us``; the value includes another window for that.
         """
         return (self.again + 2) * self.window_us
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """A digest: ``bytes`` of plain frames, of ``window_us``, left by a port; ``ended_us`` by the switch's clock."""
+    """A digest: ``bytes`` of plain frames left a port in ``window_us``, until ``ended_us`` on the switch's clock."""
 
     switch: str
     port: int
@@ -704,12 +704,12 @@ class LinkLoad:
 
     @property
     def bps(self) -> int:
-        """Bits a second of that window."""
+        """Rate of that window in bit/s."""
         return self.bytes * 8 * _US // max(1, self.window_us)
 
     @classmethod
     def decode(cls, switch: str, values: Mapping[str, Any]) -> "LinkLoad":
-        """From a member of a digest list."""
+        """Decode a member of a digest list."""
         return cls(
             switch,
             int(values["port"]),
@@ -737,5 +737,5 @@ def watch_entries(
 
 
 def digest_entry() -> fy.P4DigestEntry:
-    """Every digest is a message of its own, sent at once, and no answer is waited for."""
+    """Settings by which every digest is a message of its own, sent at once and without an acknowledgement."""
     return fy.P4DigestEntry(DIGEST, max_list_size=1, max_timeout_ns=0, ack_timeout_ns=0)

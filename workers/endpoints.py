@@ -287,7 +287,7 @@ class Endpoints:
                 room = most if spec.window is None else spec.window
                 set_worker(self._records[index], keep, most, reach, room, spec.timing, spec.congestion)
                 self._records[index]["repeats"] = spec.repeats
-                self._records[index]["prompt"] = spec.prompt
+                self._records[index]["prompt"] = 1
                 self._records[index]["deadline"] = spec.deadline_ps or 0
                 self._records[index]["share"] = (spec.deadline_ps or 0) // spec.levels
                 if spec.guesses:

@@ -33,8 +33,6 @@ from numpy.typing import NDArray
 from p4reduce.workers.wire import WORD_BITS
 
 EXPONENT_BIAS: Final = 127
-MIN_EXPONENT: Final = -126
-MAX_EXPONENT: Final = 128
 UNANNOUNCED: Final = 255
 """in the place of the exponent of a chunk of the next operation: not posted yet. It is the largest, so one worker that
 says so is heard by all; a chunk that has it (abs(x) >= 2**127) is agreed on like one that was not announced."""

@@ -173,7 +173,6 @@ class WorkerSpec(_InNetwork):
     by sending its contribution again, where a switch cannot make a packet longer by its lanes. guesses: first chunks of
     an all-reduce whose exponents may be guessed, as many as a round trip needs; 0: none. children: whose contributions
     it adds to its own, at most :data:`MOST_CHILDREN`; then it is a relay, and where its parent is itself the root.
-    prompt: its parent repeats no RESULT that is on its way: it may ask early, and often.
     """
 
     _: KW_ONLY
@@ -183,7 +182,6 @@ class WorkerSpec(_InNetwork):
     levels: int = 1
     repeats: bool = False
     guesses: int = 0
-    prompt: bool = False
     timing: Timing = Timing()
     congestion: Congestion = FIXED
     kind: Literal["worker"] = "worker"

@@ -23,6 +23,7 @@ from p4reduce.workers.kernels.frames import RESEND
 from p4reduce.workers.operation import Post, exponents_of
 from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, State
 from p4reduce.workers.specs import EndpointSpec, HostAddress
+from p4switch.base.closing import Closable
 from p4switch.base.values import PS_PER_NS, PS_PER_S
 from p4switch.native.memory import (
     CONTROL,
@@ -443,7 +444,7 @@ class PortCounts:
     receive_buffer: int
 
 
-class Port:
+class Port(Closable):
     """The network of one process: frames of its endpoints travel through one UDP socket.
 
     On a *plain* socket (``remote`` None) the kernel's IP stack carries them: the socket is bound to the host's own
@@ -528,12 +529,6 @@ class Port:
         if self._wake >= 0:
             os.close(self._wake)
             self._wake = -1
-
-    def __enter__(self) -> "Port":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _prepare_socket(self, local: tuple[str, int], remote: tuple[str, int] | None) -> None:
         made = self.socket

@@ -1,7 +1,7 @@
-"""Tasks over lightpaths: who gets which slots, and what an orchestrator that comes back knows of it.
+"""Tasks over lightpaths: their slots, and their recovery after a restart of the orchestrator.
 
-What a task was given stands with the decision to schedule it. The executor lights the circuits that the plans of
-running tasks name, and no others; lightpaths that stay keep their ports, and never go dark.
+The slots and lightpaths of a task are stored with the decision to schedule it. The executor lights the circuits in the
+plans of running tasks, and no others; lightpaths that stay keep their ports, and never go dark.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,16 +33,16 @@ class Lightpaths:
     installer : Installer
         Writes to switches.
     network : Wdm
-        Of which the controller's topology is the physical one.
+        The network whose physical topology the controller has.
     policy : str
-        That forms sums on the way, and looks at one task at a time.
+        A policy that aggregates on the way, and handles one task at a time.
 
     Raises
     ------
     OpticalError
-        The policy is another one, or the switches are those of another network.
+        The policy is another one, or the switches belong to another network.
     StoreError
-        The database is that of another network.
+        The database belongs to another network.
     """
 
     def __init__(self, installer: Installer, network: Wdm, policy: str) -> None:
@@ -66,7 +66,7 @@ class Lightpaths:
         """circuits of lightpaths, by number"""
 
     def fault(self, task: Task) -> str:
-        """Why a task can never run here; empty where it may."""
+        """Reason why a task can never run here; empty where it may."""
         if task.serving is not None:
             return "kind: over lightpaths tasks train; run those that infer over another topology"
         if task.exchange is not None:
@@ -80,7 +80,7 @@ class Lightpaths:
         return ""
 
     def propose(self, task: Task) -> list[Proposal]:
-        """A tree over lightpaths with its slots; `PlanError`: there are none now, and nothing is taken."""
+        """Plan a tree over lightpaths with its slots; `PlanError`: none is free now, and nothing is taken."""
         granted = self._grooming.admit(self._policy, task)
         if granted is None:
             raise PlanError(
@@ -107,7 +107,7 @@ class Lightpaths:
             raise
 
     def of(self, name: str) -> list[dict[str, Any]]:
-        """What a task was given, as plain data: path, spectrum, slots as bits, and the circuit at ports."""
+        """The lightpaths of a task as plain data: path, spectrum, slots as bits, and the circuit at ports."""
         lit = self._grooming.groomer.lights.lit
         found = []
         for number, mask in (self._granted.get(name) or {}).get("", ()):
@@ -117,13 +117,13 @@ class Lightpaths:
         return found
 
     def end(self, name: str) -> None:
-        """A task has ended: its slots are free, and lightpaths that nobody else uses."""
+        """Free the slots of an ended task, and lightpaths that no other task uses."""
         self._grooming.release(self._granted.pop(name, None))
         lit = self._grooming.groomer.lights.lit
         self._links = {number: link for number, link in self._links.items() if number in lit}
 
     def recover(self, names: Iterable[str], fail: Callable[[str, str], None]) -> None:
-        """Take up what these tasks have, from the database; one of which that cannot be read fails."""
+        """Restore the lightpaths of these tasks from the database; fail those whose lightpaths cannot be read."""
         for name in names:
             try:
                 said = [one["why"] for one in self._store.history.decisions(name) if one["what"] == "schedule"]

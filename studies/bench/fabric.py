@@ -26,6 +26,7 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import HostAddress, WorkerSpec
 from p4switch.device import Device
+from studies.bench import in_own_process
 from studies.bench.switch import EPOCH, JOB, Neighbour, Racks, aggregate, program
 
 # ns-3 beside the fabric: plain UDP over four hops, under a Python of its own that has it.
@@ -327,12 +328,7 @@ def large(lanes: int, elements: int) -> dict[str, Any]:
     Raises:
         RuntimeError: it failed, or a sum is wrong.
     """
-    command = [sys.executable, "-m", __name__, str(lanes), str(elements)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LARGE_DEADLINE_S, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"the large all-reduce failed:\n{done.stderr[-3000:]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return in_own_process(__name__, lanes, elements, what="the large all-reduce", deadline_s=LARGE_DEADLINE_S)
 
 
 def _large(lanes: int, elements: int) -> dict[str, Any]:

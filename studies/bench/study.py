@@ -20,7 +20,7 @@ from p4reduce.network.real.net import enter_command, is_entered, why_not
 from p4reduce.runs.experiment import Experiment
 from p4switch.native.memory import SEGMENTS
 from studies.bench import carrying, exchange, fabric, live, machine, plans, runs, start
-from studies.bench.dataplane import bmv2, bmv2_push, compilation, front_end, packets, tables
+from studies.bench.dataplane import bmv2, compilation, packets, tables
 from studies.bench.loss import distance, guesses, real, virtual, zeros
 from studies.bench.strangers import StrangersCell, StrangersRow, run_strangers
 from studies.bench.veth import BenchLab
@@ -306,8 +306,8 @@ def _bmv2(settings: BenchSettings, lanes: int) -> dict[str, Any]:
     theirs = bmv2.measure(lanes, slots, 3, settings.bmv2_chunks)
     speeds = packets.measure(lanes, slots, settings.rounds)
     ours = next(one.nanoseconds for one in speeds if one.what == packets.ALL_REDUCE)
-    ratio = (theirs.ingress + theirs.egress) / ours
-    return {**theirs.row, "version": bmv2.version(), "ns_per_packet_ours": ours, "ratio": ratio}
+    ratio = theirs["ns_per_packet"] / ours
+    return {**theirs, "version": bmv2.version(), "ns_per_packet_ours": ours, "ratio": ratio}
 
 
 LANES_SLOTS: Final = {"lanes": "lanes", "slots": "slots"}
@@ -325,12 +325,13 @@ DATAPLANE: Final = (
              lambda settings: [partial(compilation.compile_times, lanes) for lanes in settings.lanes]),
     measured("frontend", "From p4src/ to JSON and P4Info, in a new process, without a cache",
              {"lanes": "lanes", "first_ms": "first, CPU ms", "least_ms": "least, CPU ms",
-              "loop_ms": f"{front_end.ADDITIONS:,} additions, ms", "x_loop": "least / loop"},
-             lambda settings: [partial(front_end.front_end_times, lanes, settings.rounds) for lanes in settings.lanes]),
+              "loop_ms": f"{compilation.ADDITIONS:,} additions, ms", "x_loop": "least / loop"},
+             lambda settings: [partial(compilation.front_end_times, lanes, settings.rounds)
+                               for lanes in settings.lanes]),
     measured("frontend-packets", "CPU ns/packet by who compiled p4src/",
              {**LANES_SLOTS, "what": "packet", "p4c_ns": "p4c's, ns", "own_ns": "front end's, ns", "ratio": "ratio"},
              lambda settings: [
-                 partial(front_end.packets_of_both, lanes, settings.slots[0], settings.rounds, lambda: None)
+                 partial(compilation.packets_of_both, lanes, settings.slots[0], settings.rounds, lambda: None)
                  for lanes in settings.lanes
              ]),
     measured("memory", "Memory of a device, every slot used",
@@ -361,7 +362,7 @@ DATAPLANE: Final = (
              {"program": "program", "lanes": "lanes", "ns_per_push": "least", "ns_per_push_median": "median",
               "ratio": "ratio, median of rounds", "ratio_of_least": "ratio of the least"},
              lambda settings: [
-                 partial(bmv2_push.measure, settings.programs, lanes, settings.rounds, settings.bmv2_chunks)
+                 partial(bmv2.measure_programs, settings.programs, lanes, settings.rounds, settings.bmv2_chunks)
                  for lanes in settings.lanes
              ], ("rounds",), missing=lambda _settings: bmv2.why_not()),
 )  # fmt: skip

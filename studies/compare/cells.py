@@ -16,11 +16,11 @@ from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.best import trees_named
 from p4reduce.control_plane.plans.bounds import best_plan_ps
+from p4reduce.control_plane.plans.forest import shares
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import RequestEndpoints, Requests
-from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, FaultOptions

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from p4reduce.base.errors import BadInput
 from p4reduce.base.registry import Registry
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
+from p4reduce.control_plane.plans.forest import shares
 from p4reduce.control_plane.plans.problem import with_margin
 from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.control_plane.resources import Resources
 from p4reduce.network.background import RequestEndpoints, Requests
 from p4reduce.network.background.source import HEADERS, headers
-from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.network import NO_FAULTS
 from p4reduce.network.jobs.specs import chunk_times
 from p4reduce.network.virtual import EndpointCalls, Faults, HostEndpoints, LinkCounters, VirtualNetwork

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -178,14 +178,23 @@ class PolicyCell:
 
 
 @dataclass(frozen=True)
-class PolicyResult:
-    """The results of a cell."""
+class CellResult:
+    """What came of a cell; iterated over, the records of its part."""
 
-    rows: tuple[TaskRow, ...]
+    rows: tuple[Any, ...]
     differences: tuple[str, ...]
-    """where counted first transmissions are not what was predicted, on links or in the P4 program's counters"""
+    """wrong sums, and where counted first transmissions are not what was predicted"""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.rows
+        yield from map(Difference, self.differences)
+
+
+@dataclass(frozen=True)
+class PolicyResult(CellResult):
+    """The same, and measured background traffic, bit/s."""
+
     background: Mapping[Hop, int]
-    """measured background traffic, bit/s"""
 
 
 _COUNTED = tuple(field.name for field in dataclasses.fields(Measured) if field.name != "differences")

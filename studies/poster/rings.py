@@ -25,7 +25,7 @@ from p4reduce.runs.inputs import tensor
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from studies.frame import column, record
-from studies.poster.cells import FINISHED, REJECTED, decide_all
+from studies.poster.cells import FINISHED, REJECTED, CellResult, decide_all
 from studies.poster.packets import FIRST_JOB, Measured, Round, TaskNetwork, limits
 from studies.poster.settings import SPFF, PosterSettings, Scenario, tasks_of
 
@@ -339,14 +339,6 @@ class RingRow:
     predicted_bytes: int
 
 
-@dataclass(frozen=True)
-class RingResult:
-    """The results of a cell."""
-
-    rows: tuple[RingRow, ...]
-    differences: tuple[str, ...]
-
-
 def ring_cells(settings: PosterSettings) -> list[RingCell]:
     """Cells by network, under the first seed."""
     return [
@@ -356,7 +348,7 @@ def ring_cells(settings: PosterSettings) -> list[RingCell]:
     ]
 
 
-def run_rings(cell: RingCell) -> RingResult:
+def run_rings(cell: RingCell) -> CellResult:
     """Admit the tasks of every policy one after the other, and carry one round of each; sums and bytes are checked."""
     settings, scenario = cell.settings, cell.scenario
     topology, size = scenario.build(), max(settings.sizes)
@@ -392,7 +384,7 @@ def run_rings(cell: RingCell) -> RingResult:
             # What is left of the generator takes the trees away again.
             assert next(trees, None) is None  # noqa: S101
         differences += [f"{scenario.name}, seed {cell.seed}, rings: {text}" for text in network.check_counters()]
-    return RingResult(tuple(rows), tuple(differences))
+    return CellResult(tuple(rows), tuple(differences))
 
 
 def _in_phases(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from p4reduce.runs.jobs import tree_requests
 from p4reduce.runs.launch import Listener
 from p4reduce.topologies import Topology
 from p4reduce.workers.records import State
+from p4switch.base.closing import Closable
 from p4switch.base.values import short
 
 # A job of another scheduler in the network: its ranks, who come over a socket, and the collective they wait for.
@@ -199,7 +200,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}", re.ASCII)
 """of a job whose folder has its name; a socket's path must be short, and names are whatever users write"""
 
 
-class SharedNetwork:
+class SharedNetwork(Closable):
     """Use as a context manager, and from one thread.
 
     Parameters
@@ -326,12 +327,6 @@ class SharedNetwork:
             self.remove(name, "the network has ended")
         self._network.close()
         self._switches.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # --- inside
 

@@ -78,6 +78,22 @@ class Options:
 PLAIN: Final = Options()
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A collective as one participant asks for it.
+
+    array: 1-D, C-contiguous, float32; the result is written in place. root: a rank of the start. start_ps: of virtual
+    time; None: where the participant's clock stands, which then goes on to the end.
+    """
+
+    operation: str
+    array: FloatArray
+    root: int = 0
+    learning_rate: float = 0.0
+    options: Options = PLAIN
+    start_ps: int | None = None
+
+
 class Backend(Protocol):
     """Carries one participant's calls to the network; see ``group/rendezvous.py`` and ``group/remote.py``."""
 
@@ -99,20 +115,11 @@ class Backend(Protocol):
         Empty if every element has the contributions of all contributors.
         """
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
-        """Take part in one collective with ``array`` (1-D, C-contiguous, float32), in place; blocks.
+    def collective(self, asked: Asked) -> int:
+        """Take part in one collective; blocks.
 
-        It starts at ``start_ps`` of virtual time; without, where this participant's clock stands, which goes on to its
-        end. Returns when the result was there, picoseconds. ``root`` is a rank of the start. Raises ``GroupChanged``
-        where the group has other members than ``options.view`` says.
+        Returns when the result was there, picoseconds. Raises ``GroupChanged`` where the group has other members than
+        ``options.view`` says.
         """
 
     def compute(self, seconds: float) -> None:
@@ -280,13 +287,17 @@ class Tally:
         self._lock = threading.Lock()
         self._called = threading.local()
 
-    def call_next(self, kind: str, octets: int) -> None:
-        """Set type and bytes for this thread's next call, if they are not those of the array that it passes."""
-        self._called.what = kind, octets
+    def call_next(self, kind: str, octets: int, collective: str = "") -> None:
+        """Set type and bytes for this thread's next call, if they are not those of the array that it passes.
+
+        ``collective``: what was called, where it is carried as another.
+        """
+        self._called.what = kind, octets, collective
 
     def add(self, collective: str, kind: str, octets: int, by: str = NETWORK, why: str = "") -> int:
         """Count a call; return how many of this kind there have been, this one included."""
-        kind, octets = self._called.__dict__.pop("what", (kind, octets))
+        kind, octets, called = self._called.__dict__.pop("what", (kind, octets, ""))
+        collective = called or collective
         key = collective, kind, by
         with self._lock:
             self._counts[key] += 1
@@ -560,17 +571,9 @@ class Seat:
         self.size = size
         self.is_server = rank == size
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
+    def collective(self, asked: Asked) -> int:
         """Post the call and wait."""
-        return self._rendezvous.post(self.rank, operation, array, root, learning_rate, options, start_ps)
+        return self._rendezvous.post(self.rank, asked)
 
     @property
     def contributors(self) -> tuple[int, ...]:

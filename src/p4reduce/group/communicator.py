@@ -16,6 +16,7 @@ import numpy.typing as npt
 from p4reduce.group.backend import (
     Ahead,
     Array,
+    Asked,
     Backend,
     FloatArray,
     Message,
@@ -692,9 +693,10 @@ class Communicator:
             if not 0 <= root < self.size:
                 raise ValueError(f"root {root}: this group has workers 0 to {self.size - 1}")
             root = self._members[root]
+        asked = Asked(operation, flat, root, learning_rate, options)
         if start is None and self._queue is None:
             try:
-                self._backend.collective(operation, flat, root, learning_rate, options)
+                self._backend.collective(asked)
             except GroupChanged as change:
                 self._hear(change)
                 raise
@@ -706,7 +708,8 @@ class Communicator:
         about = Ahead(flat, begin, options.poison) if told else None
 
         def task(ahead: Ahead | None) -> tuple[T, int]:
-            done = self._backend.collective(operation, flat, root, learning_rate, replace(options, ahead=ahead), begin)
+            late = replace(asked, options=replace(options, ahead=ahead), start_ps=begin)
+            done = self._backend.collective(late)
             return finish(), done
 
         if self._queue is None:

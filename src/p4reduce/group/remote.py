@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Message, Options, Served, Tallied, Wait, info
+from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Options, Served, Tallied, Wait, info
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -514,26 +514,19 @@ class RemoteBackend:
         by = "a Unix socket" if isinstance(self._home, str) else f"TLS, {' or '.join(self._home.addresses)}"
         info(f"{VERSION}: rank {self._hello.rank} of {self.size} came in by {by}")
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
+    def collective(self, asked: Asked) -> int:
         """Take part in one collective, in place."""
-        begin = self._clock.now_ps if start_ps is None else start_ps
+        array, options = asked.array, asked.options
+        begin = self._clock.now_ps if asked.start_ps is None else asked.start_ps
         ahead, sent, told = options.ahead, array, None
         if ahead is not None and array.size + ahead.array.size <= MAX_FLOATS:
             told = AheadCall(ahead.array.size, ahead.start_ps, ahead.poison)
             sent = np.concatenate((array, ahead.array))
-        call = to_plain(Call(operation, root, learning_rate, options, begin, told))
+        call = to_plain(Call(asked.operation, asked.root, asked.learning_rate, options, begin, told))
         answer = self.ask({"do": "collective", **call}, sent, into=array)
-        done = from_plain(Done, answer, f"the answer to {operation}")
+        done = from_plain(Done, answer, f"the answer to {asked.operation}")
         self.contributors, self.summed = done.contributors, done.summed
-        if start_ps is None:
+        if asked.start_ps is None:
             self._note(Wait(begin, done.done_ps))
             self._clock.reach(done.done_ps)
         return done.done_ps
@@ -749,7 +742,8 @@ def _perform(
                 raise ValueError(f"ahead: {told.ahead.elements} of {array.size} elements")
             array, ahead = array[:own], Ahead(array[own:], told.ahead.start_ps, told.ahead.poison)
         options = replace(told.options, ahead=ahead)
-        done = backend.collective(told.operation, array, told.root, told.learning_rate, options, told.start_ps)
+        asked = Asked(told.operation, array, told.root, told.learning_rate, options, told.start_ps)
+        done = backend.collective(asked)
         return to_plain(Done(done, backend.contributors, backend.summed)), array
     if what == "note":
         for note in from_plain(Noted, header, "note").notes:

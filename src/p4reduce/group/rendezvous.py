@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from p4reduce.group.backend import (
     COMPUTE,
     OPERATIONS,
-    PLAIN,
     SERVED,
+    Asked,
     Call,
     Called,
     Carry,
@@ -22,9 +22,7 @@ from p4reduce.group.backend import (
     Clock,
     Death,
     Figure,
-    FloatArray,
     Joined,
-    Options,
     Participant,
     Seat,
     Span,
@@ -147,21 +145,15 @@ class Rendezvous:
             every = [span for seat in self._seats for span in (*seat.computed, *seat.spans)]
         return sorted(every, key=lambda span: (span.rank, span.start_ps, span.end_ps))
 
-    def post(
-        self,
-        rank: int,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
+    def post(self, rank: int, asked: Asked) -> int:
         """Post ``rank``'s call, wait for its result, and return the time of the result in picoseconds.
 
         The collective starts at ``start_ps``, and the rank's clock stays as it is; without, it starts where that clock
         stands, and the clock goes on to its end. It never starts before the rank's last one was done.
         """
+        operation, array, root, options, start_ps = (
+            asked.operation, asked.array, asked.root, asked.options, asked.start_ps
+        )  # fmt: skip
         if operation not in OPERATIONS:
             raise ValueError(f"unknown operation {operation!r}; known: {', '.join(sorted(OPERATIONS))}")
         if operation in SERVED and not self._server:
@@ -186,9 +178,8 @@ class Rendezvous:
             self._raise_change(rank, options.view, seat.iteration)
             called = seat.clock.now_ps if start_ps is None else start_ps
             begin = max(called, seat.ready_ps)
-            seat.call = Call(
-                rank, operation, array, root, learning_rate, begin, seat.iteration, called_ps=called, options=options
-            )
+            rate, number = asked.learning_rate, seat.iteration
+            seat.call = Call(rank, operation, array, root, rate, begin, number, called_ps=called, options=options)
             seat.finished = False
             complete = self._take_complete()
         if complete:

@@ -5,7 +5,7 @@ carry is what plans predict, while a collective is under way in proportion to th
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,8 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.network.flow import FlowNetwork, Transfer
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
 from p4reduce.network.virtual import Faults, Stop
-from p4reduce.topologies import Topology
+from p4reduce.network.virtual.records import FabricError
+from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Floats, Post
 from p4reduce.workers.records import Collective, State
@@ -66,6 +67,11 @@ class FlowJobs:
     queue_frames : int
         Frames of a port's queue, for each priority.
     """
+
+    holds_arrays: Final = False
+    """as of ``JobNetwork``: operations may leave their arrays empty"""
+    held: Final = False
+    """as of ``JobNetwork``: no page shows it"""
 
     def __init__(self, topology: Topology, queue_frames: int = 1024) -> None:
         self.topology = topology
@@ -165,9 +171,24 @@ class FlowJobs:
             del self._of[index]
             self._free.append(index)
 
+    def failure(self, indices: Sequence[int]) -> str | None:
+        """As of ``JobNetwork``: no endpoint ever gives up."""
+        del indices
+        return None
+
     def set_faults(self, hop: Hop, faults: Faults) -> None:
         """As ``VirtualNetwork.set_faults``, but only for links that lose nothing or all."""
         self._flow.set_link(hop, up=not faults.loss)
+
+    def light(self, circuits: Iterable[Link], dark_ps: int = 0) -> None:
+        """`FabricError`: the model has none."""
+        raise FabricError("the flow model has no circuits that change; choose time: virtual")
+
+    check_circuits = light
+
+    def lost_by_circuits(self) -> tuple[int, int]:
+        """As of ``JobNetwork``: none."""
+        return 0, 0
 
     def close(self) -> None:
         """There is nothing to give back."""
@@ -178,11 +199,16 @@ class FlowJobs:
 
     def sent(self) -> dict[Hop, int]:
         """Bytes of all jobs on each directed link."""
-        found = Counter(self._sent)
+        links = self.topology.links
+        found = Counter({end: 0 for link in links for end in ((link.a, link.port_a), (link.b, link.port_b))})
+        found.update(self._sent)
         for under in self._now.values():
             if under.transfer is not None:
                 found.update(self._carried(self._of[next(iter(under.posts))], under))
         return found
+
+    host_sent = sent
+    """of hosts for jobs: all that there is, as no switch counts anything"""
 
     def _carried(self, job: Job, under: _Collective) -> dict[Hop, int]:
         """Bytes of a collective until now."""

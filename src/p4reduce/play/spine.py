@@ -98,7 +98,6 @@ class _Player:
         self._fibre_ps, self._rate = first.delay_ps, first.rate_bps
         self._hosts = [[host.name for host in topology.hosts if topology.neighbour(host.name, 1) == name]
                        for name in self._names]  # fmt: skip
-        self._frame_ps = frame_time_ps(HEADER_BYTES + 4 * lanes, self._rate)
         spine = plan.spine
         self._slot_ps, self._dark_ps, self._delta_ps = (
             round(value * PS_PER_S) for value in (spine.slot_s, spine.guard_s, spine.delta_s)

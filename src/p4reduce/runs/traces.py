@@ -451,7 +451,6 @@ def _raw(data: bytes) -> Iterator[_Raw]:
     return _raw_json(documents)
 
 
-SUFFIXES: Final = (".et", ".json", ".et.gz")
 _RANK: Final = re.compile(r"(.*?)(\d+)(\.et|\.json|\.et\.gz)")
 
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from threading import RLock
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import grpc
 import numba
@@ -25,6 +24,7 @@ from google.protobuf import text_format
 from numpy.typing import NDArray
 
 from p4switch import abi
+from p4switch.base.closing import Closable
 from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeServer
 from p4switch.program import load_program
@@ -40,7 +40,7 @@ DEVICE_ID: Final = 1
 _MAX_MESSAGE: Final = 256 << 20
 
 
-class Client:
+class Client(Closable):
     """The primary client of device 1."""
 
     def __init__(self, address: str) -> None:
@@ -87,14 +87,6 @@ class Client:
         self._requests.put(None)
         self._stream.cancel()
         self._channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def parse_p4info(text: str) -> p4i.P4Info:
@@ -229,9 +221,7 @@ class _TimedLock:
         self._depth += 1
         return True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             self.longest_s = max(self.longest_s, time.thread_time() - self._since)

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import accumulate, count
+from itertools import count
 from typing import Final, Protocol, Self
 
 import numpy as np
@@ -20,7 +20,6 @@ from p4reduce.control_plane.connection import BATCHES, JobGroup, batch_entries, 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import Entity, fingerprint, switches_on_paths
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.plans.forest import chunks_of
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.flow import FlowNetwork
@@ -537,25 +536,6 @@ class Channels:
             self.clockwork.announce(index, queue[1][0])
         then(done_ps)
 
-    def all_reduce_shared(self, arrays: Sequence[FloatArray], then: Callable[[], None], iteration: int = 0) -> None:
-        """Sum one array of each worker, in place, a part of it in every channel; ``then`` when all have all of it."""
-        left = [0]
-
-        def one_done(_done_ps: int) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                then()
-
-        plan = self.jobs[0].plan
-        bounds = shares(arrays[0].size, [1] * len(self.jobs), plan.lanes)
-        parts = [(channel, a, b) for channel, (a, b) in enumerate(bounds) if b > a]
-        left[0] = len(parts) * len(arrays)
-        for channel, a, b in parts:
-            self.jobs[channel].note("all_reduce", b - a)
-            for worker, array in zip(plan.workers, arrays, strict=True):
-                post = Post(Collective.ALL_REDUCE, array[a:b], array[a:b], iteration)
-                self.post(worker, channel, post, one_done)
-
     @property
     def idle(self) -> bool:
         """Whether nothing is under way or waits in any channel."""
@@ -568,12 +548,6 @@ class Channels:
         for job in self.jobs:
             self.network.retire(job)
             controller.uninstall(job.plan)
-
-
-def shares(elements: int, weights: Sequence[int], lanes: int) -> list[tuple[int, int]]:
-    """Begin and end of each channel's part of an array: whole chunks, in proportion to weights, one more or less."""
-    ends = [min(elements, end * lanes) for end in accumulate(chunks_of(weights, -(-elements // lanes)))]
-    return list(zip([0, *ends], ends, strict=False))
 
 
 def channels_of(layers: Sequence[int], channels: int) -> list[int]:

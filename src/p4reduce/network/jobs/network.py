@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from finsy.proto import p4i
@@ -38,7 +37,7 @@ from p4reduce.network.jobs.specs import (
 from p4reduce.network.virtual import Faults, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.network.virtual.network import threads_for
 from p4reduce.network.virtual.records import worker_endpoints
-from p4reduce.topologies import Topology
+from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
@@ -47,6 +46,7 @@ from p4reduce.workers.records import Kind, State
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
+from p4switch.base.closing import Closable
 from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeError, P4RuntimeServer
@@ -223,9 +223,7 @@ class ServedSwitches:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -390,7 +388,7 @@ NO_FAULTS: Final = Faults()
 BLOCK: Final = BlockFloat()
 
 
-class JobNetwork:
+class JobNetwork(Closable):
     """A network whose hosts carry jobs out; it begins at time 0, without any. Use as a context manager.
 
     Not thread-safe, but P4Runtime calls may come at any time. The same calls at the same virtual times give the same
@@ -421,7 +419,11 @@ class JobNetwork:
         Links, queues, counters and the clock.
     hosts : list of str
         The host of each endpoint, by index.
+    holds_arrays : bool
+        Operations need the arrays that they send and receive; in the flow model their lengths are enough.
     """
+
+    holds_arrays: Final = True
 
     def __init__(
         self,
@@ -545,8 +547,17 @@ class JobNetwork:
             self._cover()
         self._connect()
 
-    def post(self, index: int, operation: Post) -> None:
-        """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
+    @property
+    def held(self) -> bool:
+        """Whether its time may stand still because a viewer holds it."""
+        return self.fabric.pacer is not None
+
+    def post(self, index: int, operation: Post, elements: int = 0) -> None:
+        """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``.
+
+        elements: as of ``FlowJobs.post``; packets need arrays, whose lengths count here.
+        """
+        del elements
         self.endpoints.post(index, operation)
         record = self.endpoints.records[index]
         chunks = operation.chunks(int(record["lanes"]))
@@ -601,9 +612,43 @@ class JobNetwork:
         """The present status of all endpoints of a job."""
         return [self.endpoints.status(index) for index in job.endpoints]
 
+    def failure(self, indices: Sequence[int]) -> str | None:
+        """What that endpoint says which gave up at the latest chunk; None: none of these has given up."""
+        failed_seq = self.endpoints.records["failed_seq"][list(indices)]
+        last = int(failed_seq.argmax())
+        return None if failed_seq[last] < 0 else self.status(indices[last]).error or "failed"
+
     def done_ps(self, job: Job) -> int:
         """When the last worker of a job had its result, picoseconds."""
         return max(int(self.endpoints.records[index]["done_at"]) for index in job.members.values())
+
+    def sent(self) -> dict[Hop, int]:
+        """Bytes that have left on each directed link."""
+        return dict(zip(self.fabric.links, self.fabric.links.array()["bytes"].tolist(), strict=True))
+
+    def host_sent(self) -> dict[Hop, int]:
+        """Of these, bytes that hosts sent for jobs."""
+        counted = self.fabric.links.array()
+        sent = (counted["inc_first_bytes"] + counted["inc_resend_bytes"]).tolist()
+        links = zip(self.fabric.links, sent, strict=True)
+        return {hop: octets for hop, octets in links if self.topology.node(hop[0]).is_host}
+
+    def set_faults(self, hop: Hop, faults: Faults) -> None:
+        """As of ``VirtualNetwork.set_faults``."""
+        self.fabric.set_faults(hop, faults)
+
+    def light(self, circuits: Iterable[Link], dark_ps: int = 0) -> None:
+        """These circuits from now on, after ``dark_ps`` without those that change. As of ``VirtualNetwork``."""
+        self.fabric.reconfigure(None, circuits, None, dark_ps)
+
+    def check_circuits(self, circuits: Iterable[Link]) -> None:
+        """`FabricError` for circuits that :meth:`light` would refuse."""
+        self.fabric.check_circuits(circuits)
+
+    def lost_by_circuits(self) -> tuple[int, int]:
+        """Frames until now that met a dark port, and that came to another switch than they were sent to."""
+        counted = self.fabric.links.array()
+        return int(counted["dark_lost"].sum()), int(counted["misrouted"].sum())
 
     # --- trees that change, and jobs that end
 
@@ -651,14 +696,6 @@ class JobNetwork:
     def close(self) -> None:
         """Finish capture files."""
         self.fabric.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- inside
 

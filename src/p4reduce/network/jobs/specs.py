@@ -306,7 +306,6 @@ def _of_tree(
                 members=members,
                 numbers=numbers,
                 guesses=guesses_of(plan, numbers),
-                prompt=True,
                 timing=timing,
                 congestion=congestion,
                 **common,

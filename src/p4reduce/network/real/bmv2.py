@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from p4reduce.base.errors import RealError
@@ -21,6 +20,7 @@ from p4reduce.network.real.net.enter import here_command
 from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.topologies import Topology
 from p4switch.abi import CPU_PORT
+from p4switch.base.closing import Closable
 
 # Why a BMv2 process ended: the likely cause, read from its exit code and its last lines.
 
@@ -248,7 +248,7 @@ class _Running:
     process: "subprocess.Popen[bytes]"
 
 
-class Bmv2Switches:
+class Bmv2Switches(Closable):
     """All switches of a topology on BMv2, empty, with their P4Runtime servers ready.
 
     To be used by ``with``, in the network namespace of a :class:`~p4reduce.network.real.net.RealNetwork`: P4Runtime is
@@ -333,11 +333,6 @@ class Bmv2Switches:
             self.close()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop all; may be called again. The logs stay."""

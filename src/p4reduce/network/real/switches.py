@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from finsy.proto import p4i
@@ -121,9 +120,7 @@ class PausingLock:
         self._depth += 1
         return True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             for path in self._paths:
@@ -376,9 +373,7 @@ class RealSwitches:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def paused(self) -> PausingLock:
@@ -551,9 +546,7 @@ class DeviceHost:
             self._parts = parts.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parts.close()
 
     def _start(self, parts: ExitStack) -> None:

@@ -14,8 +14,6 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology, load
 
 LANES: Final = 256
-LOWEST_JOB_CLASS: Final = 1
-"""0 is that of plain IPv4 without a class, 7 that of tiny frames"""
 MAX_QUEUES: Final = 6
 """1 to 6: what the jobs share"""
 

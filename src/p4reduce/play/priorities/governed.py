@@ -328,7 +328,6 @@ class _Governor(Fixed):
         self._watcher: Watcher | None = None
         self._oracle: Oracle | None = None
         self._run: Run | None = None
-        self._paced: set[int] = set()
         self.readings = 0
 
     def begin(self, description: Description) -> Classes:

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Final, Self, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from p4reduce.base.records import from_plain, to_plain
 from p4reduce.base.signals import SEEN_S
@@ -27,6 +26,7 @@ from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology, to_yaml
 from p4reduce.topologies.files import build
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import one_line, read_yaml
 
 # The executor in another process, as the orchestrator sees it.
@@ -69,7 +69,7 @@ class AbsentError(ClusterError):
     """No network listens at a socket, or it ended before it answered."""
 
 
-class RemoteExecutor:
+class RemoteExecutor(Closable):
     """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor` behind a socket. Raises ``ClusterError``."""
 
     def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
@@ -189,14 +189,6 @@ class RemoteExecutor:
     def close(self) -> None:
         """Leave; the network stays."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _answer_to(self, kind: type[Answer], what: str, **fields: Any) -> Answer:
         return from_plain(kind, self._ask(what, **fields), f"{self._path}: the network's answer to {what}")

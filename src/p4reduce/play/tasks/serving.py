@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.group.backend import FloatArray
-from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.network import Job
 from p4reduce.play.tasks.task_run import TaskRun, piece_of
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
@@ -129,9 +129,8 @@ class ServiceRun(TaskRun):
         records = self.network.endpoints.records
         for client in self._clients:
             own = records[client.job.endpoints]
-            if isinstance(self.network, JobNetwork) and (own["failed_seq"] >= 0).any():
-                index = client.job.endpoints[int(own["failed_seq"].argmax())]
-                return self._give_up(self.network.status(index).error or "failed")
+            if reason := self.network.failure(client.job.endpoints):
+                return self._give_up(reason)
             if client.asking and not (own["status"] == State.ACTIVE).any():
                 worker = client.job.members[client.host]
                 if fault := client.answered(int(records["done_at"][worker])):

@@ -29,9 +29,8 @@ from p4reduce.group.backend import FloatArray
 from p4reduce.group.checkpoint import Checkpoint
 from p4reduce.group.checkpoint import State as Saved
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.flow_jobs import Carrier, FlowJobs
+from p4reduce.network.flow_jobs import Carrier
 from p4reduce.network.jobs.network import Job, JobNetwork, parts_of
-from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Link
 from p4reduce.workers.operation import Post
@@ -210,7 +209,7 @@ class TaskRun:
     def __post_init__(self) -> None:
         task = self.order.task
         # The flow model needs no numbers of a model, only how many there are.
-        self._held = 0 if isinstance(self.network, FlowJobs) else task.elements
+        self._held = task.elements if self.network.holds_arrays else 0
         self.weights: FloatArray = np.zeros(self._held, np.float32)
         self.checkpoint: FloatArray = self.weights.copy()
         self.sum: FloatArray = np.zeros(self._held, np.float32)
@@ -376,10 +375,8 @@ class TaskRun:
         ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
         for index in ready:
             del self.due[index]
-            if isinstance(self.network, FlowJobs):
-                self.network.post(index, self._operation(index), self.order.task.elements)
-            else:
-                self.network.post(index, self._operation(index))
+            part = self._job_of(index).plan.part_of(self.order.task.elements)
+            self.network.post(index, self._operation(index), part.stop - part.start)
         if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
             return False
         if self.phase == "aggregating":
@@ -387,8 +384,8 @@ class TaskRun:
             return not self.exchanged
         indices = self.endpoints
         records = self.network.endpoints.records[indices]
-        if isinstance(self.network, JobNetwork) and (records["failed_seq"] >= 0).any():
-            return self._give_up(self.network.status(indices[int(records["failed_seq"].argmax())]).error or "failed")
+        if reason := self.network.failure(indices):
+            return self._give_up(reason)
         if (records["status"] == State.ACTIVE).any():
             return False
         done_ps = int(records["done_at"].max())
@@ -473,9 +470,13 @@ class TaskRun:
             return job.members[self.order.task.server]
         return job.server
 
+    def _job_of(self, index: int) -> Job:
+        """The job that an endpoint belongs to."""
+        return next(job for job in self.present if index in job.endpoints)
+
     def _operation(self, index: int) -> Post:
         """The operation of an endpoint in the present phase."""
-        job = next(job for job in self.present if index in job.endpoints)
+        job = self._job_of(index)
         serves = index == self._serving(job)
         own = self.arrays[0 if serves else list(job.members.values()).index(index)]
         if self.exchanged:
@@ -629,12 +630,6 @@ class Rounds:
         self._lost = (0, 0)
 
     @property
-    def _fabric(self) -> VirtualNetwork:
-        if isinstance(self._network, FlowJobs):
-            raise RefusedError("the flow model has no circuits that change; choose time: virtual")
-        return self._network.fabric
-
-    @property
     def number(self) -> int:
         """Number of the present schedule; 0: none."""
         return 0 if self._table is None else self._table.number
@@ -653,10 +648,9 @@ class Rounds:
             raise RefusedError(f"schedule {timetable.number}: {max(known, default=1)} came after it")
         if self._next is not None:
             raise RefusedError(f"schedule {timetable.number}: {self._next.number} waits for the end of the round")
-        fabric = self._fabric
         for window in timetable.windows:
             try:
-                fabric.check_circuits(window.circuits)
+                self._network.check_circuits(window.circuits)
             except FabricError as error:
                 raise RefusedError(f"schedule {timetable.number}: {error}") from None
         self._next = timetable
@@ -735,7 +729,7 @@ class Rounds:
         self._open, self._place, self._own = True, place, own
         self._started_ps = self._lit_ps = now_ps
         if window.circuits != self._lit:
-            self._fabric.reconfigure(None, window.circuits, None, table.delta_ps)
+            self._network.light(window.circuits, table.delta_ps)
             self._lit, self._lit_ps = window.circuits, now_ps + table.delta_ps
         for run in own:
             run.lit = now_ps >= self._lit_ps or not any(circuits_of(job.plan) for job in run.jobs.values())
@@ -755,8 +749,7 @@ class Rounds:
                     self._clear_ps = now_ps + self._table.guard_ps
         if self._own or now_ps < max(self._lit_ps, self._clear_ps):
             return False
-        counted = self._fabric.links.array()
-        lost = int(counted["dark_lost"].sum()), int(counted["misrouted"].sum())
+        lost = self._network.lost_by_circuits()
         self._open = False
         self._tell(
             "window",

@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,12 +28,13 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background
 from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches
-from p4reduce.network.virtual import Faults, VirtualNetwork
+from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.blocks import BlocksRun
 from p4reduce.play.tasks.serving import ServiceRun
 from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import one_line
 
 # What an executor reports, numbered from 1 on, until the caller has kept it.
@@ -83,7 +84,7 @@ class Damage:
     def __init__(
         self,
         topology: Topology,
-        network: VirtualNetwork | FlowJobs,
+        network: Carrier,
         switches: ServedSwitches,
         faults: Faults,
         tell: Tell,
@@ -394,7 +395,7 @@ _EVENTS: Final = 1_000_000
 """of the network, after which it is asked whether a client waits: about a second"""
 
 
-class World(AbstractContextManager["World"]):
+class World(Closable):
     """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor`.
 
     Not thread-safe, but P4Runtime calls may come at any time.
@@ -464,10 +465,9 @@ class World(AbstractContextManager["World"]):
                     self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
                 )
             )
-            fabric = self.network if isinstance(self.network, FlowJobs) else self.network.fabric
             tell = partial(self._report, None)
             self._changes = Changes(self.network, self._report, self._fail)
-            self.damage = Damage(topology, fabric, self.switches, faults, tell, self._die)
+            self.damage = Damage(topology, self.network, self.switches, faults, tell, self._die)
             self._rounds = Rounds(self.network, self._change_turn, tell)
         except BaseException:
             self.switches.close()
@@ -477,9 +477,6 @@ class World(AbstractContextManager["World"]):
         """Stop the switches."""
         self.network.close()
         self.switches.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # --- the executor
 
@@ -510,9 +507,9 @@ class World(AbstractContextManager["World"]):
         jobs: dict[Role, Job] = {}
         try:
             check_reads(order.reads)
-            if order.task.serving is not None and isinstance(self.network, FlowJobs):
+            if order.task.serving is not None and self.time == "flow":
                 raise ClusterError("the flow model knows no requests; choose time: virtual")
-            if isinstance(self.network, JobNetwork):
+            if self.network.holds_arrays:
                 check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._changes.add(order)
             kind = BlocksRun if order.task.exchange == "a2a" else TaskRun
@@ -563,6 +560,8 @@ class World(AbstractContextManager["World"]):
 
     def set_schedule(self, timetable: Timetable) -> None:
         """Tasks take turns from the end of this round on."""
+        if self.time == "flow":
+            raise RefusedError("the flow model has no circuits that change; choose time: virtual")
         self._rounds.set(timetable)
 
     def turn(self) -> Turn:
@@ -582,8 +581,7 @@ class World(AbstractContextManager["World"]):
             if self.now() >= until_ps or (after is not None and self.news > after) or (unless and unless()):
                 return self.now()
             watched = [index for run in self._runs.values() for index in run.active()]
-            held = isinstance(self.network, JobNetwork) and self.network.fabric.pacer is not None
-            with wanted(unless if held else None) as check:
+            with wanted(unless if self.network.held else None) as check:
                 self.network.advance(
                     min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS, check=check
                 )
@@ -615,17 +613,11 @@ class World(AbstractContextManager["World"]):
 
     def interface_bytes(self) -> dict[Hop, int]:
         """Bytes that every interface has sent."""
-        if isinstance(self.network, FlowJobs):
-            return self.host_bytes()
-        return {port: self.network.fabric.links[port].bytes for port in self._ports()}
+        return self._at_ports(self.network.sent())
 
     def host_bytes(self) -> dict[Hop, int]:
         """Bytes that hosts have sent for tasks; in the flow model those of all ports, as no switch counts."""
-        if isinstance(self.network, FlowJobs):
-            sent = self.network.sent()
-            return {port: sent.get(port, 0) for port in self._ports()}
-        links = {port: self.network.fabric.links[port] for port in self._ports() if self.topology.node(port[0]).is_host}
-        return {port: counted.inc_first_bytes + counted.inc_resend_bytes for port, counted in links.items()}
+        return self._at_ports(self.network.host_sent())
 
     def links_down(self) -> set[Hop]:
         """Links that were cut, both directions."""
@@ -635,16 +627,17 @@ class World(AbstractContextManager["World"]):
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
         """As of :meth:`Damage.change_link`."""
-        if isinstance(self.network, FlowJobs):
+        if self.time == "flow":
             raise ClusterError(f"link {a} - {b}: the flow model knows no links that are cut; choose time: virtual")
         self.damage.change_link(a, b, up=up, at_ps=at_ps)
 
     # --- inside
 
-    def _ports(self) -> list[Hop]:
+    def _at_ports(self, sent: Mapping[Hop, int]) -> dict[Hop, int]:
+        """What was counted at ports of nodes that count, in the order of the topology's links."""
         passive = {node.name for node in self.topology.crossconnects}
         ends = (end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b)))
-        return [end for end in ends if end[0] not in passive]
+        return {end: sent[end] for end in ends if end[0] not in passive and end in sent}
 
     def _run(self, task: str) -> TaskRun:
         if task not in self._runs:
@@ -682,7 +675,7 @@ class World(AbstractContextManager["World"]):
 
     def _light(self, coming: Iterable[Job] = ()) -> None:
         """If no turns are taken, light the circuits of plans: those of running tasks, then of tasks that leave."""
-        if isinstance(self.network, FlowJobs) or not self.topology.crossconnects:
+        if not self.topology.crossconnects:
             return
         if self._rounds.number or any(run.turns for run in self._runs.values()):
             return
@@ -695,7 +688,7 @@ class World(AbstractContextManager["World"]):
                 if link not in lit and not ends & ports:
                     lit.append(link)
                     ports |= ends
-        self.network.fabric.reconfigure(None, lit)
+        self.network.light(lit)
 
     def _die(self, host: str, task: str | None) -> None:
         """Processes of a task, or of all, at a host end."""

@@ -12,10 +12,20 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Message, Options, Tallied, Wait, as_carried, part
+from p4reduce.control_plane.plans.forest import shares
+from p4reduce.group.backend import (
+    COLLECTIVES,
+    Asked,
+    FloatArray,
+    Message,
+    Options,
+    Tallied,
+    Wait,
+    as_carried,
+    part,
+)
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
-from p4reduce.network.jobs.asynchronous import shares
 from p4reduce.network.jobs.specs import timing_of
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import Partial, Residuals
@@ -281,22 +291,14 @@ class RealBackend:
             self.port.close()
             raise
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
-        """Take part in one collective, in place; blocks. It starts now, whatever ``start_ps`` says.
+    def collective(self, asked: Asked) -> int:
+        """Take part in one collective; blocks. It starts now, whatever ``start_ps`` says.
 
         Raises ``ValueError`` for NaN or infinity, ``SaturatedError`` for a sum beyond int32, ``CollectiveError`` when
         the network gives up.
         """
-        self.check(operation, root, options)
-        self.attempt(operation, array, root, learning_rate, options)
+        self.check(asked.operation, asked.root, asked.options)
+        self.attempt(asked)
         return self.now_ps()
 
     def check(self, operation: str, root: int, options: Options) -> None:
@@ -314,10 +316,9 @@ class RealBackend:
             known = ", ".join(sorted(jobs)) or "none"
             raise RefusedError(f"{operation}: {self._spec.host} has no job for it; the jobs are for {known}")
 
-    def attempt(
-        self, operation: str, array: FloatArray, root: int, learning_rate: float, options: Options = PLAIN
-    ) -> FloatArray:
+    def attempt(self, called: Asked) -> FloatArray:
         """Carry one collective to its end among ``members``; what it carried, as every member has it then."""
+        operation, array, root, options = called.operation, called.array, called.root, called.options
         if operation == "broadcast" and self.size == 1:
             return array
         asked = options.name or operation
@@ -342,7 +343,7 @@ class RealBackend:
                 COLLECTIVES[carried],
                 array[where],
                 iteration,
-                learning_rate,
+                called.learning_rate,
                 options,
                 serves=serves,
                 lost=None if lost is None else lost[where],
@@ -479,7 +480,7 @@ class RealBackend:
         """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""
         every = np.zeros((len(self.members), array.size), np.float32)
         every[self.members.index(self.rank)] = array
-        self.attempt("all_reduce", every.reshape(-1), 0, 0.0, options)
+        self.attempt(Asked("all_reduce", every.reshape(-1), options=options))
         self._take_blocks(array, every, self.members)
         return every.reshape(-1)
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,8 +22,7 @@ from p4reduce.control_plane.resources import SLOTS
 from p4reduce.group.backend import SERVED, FloatArray, as_carried
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import Decision
-from p4reduce.network.jobs.asynchronous import shares
-from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.network import Job, parts_of
 from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
@@ -46,6 +44,7 @@ from p4reduce.workers.numbers import BlockFloat, FixedScale, check_bits, with_bi
 from p4reduce.workers.specs import Congestion, EndpointSpec
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
+from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
 # What each host does in a run in real time: the one job that carries the run's collective, and who takes part.
@@ -208,7 +207,7 @@ class Moved:
         self.zeros_ns.append(self.zeros_ns[-1] + now - self.done_ns if self.zeros_ns else now)
 
 
-class RealCluster:
+class RealCluster(Closable):
     """The network, switches and workers of one run. Use as a context manager, from the main thread."""
 
     may_stripe = True
@@ -290,8 +289,7 @@ class RealCluster:
 
     def parts(self, elements: int, bits: int) -> list[tuple[Job, int]]:
         """The trees that carry an all-reduce, and how many elements each does. bits: of its lanes."""
-        bounds = shares(elements, self.assignment.weights, self.experiment.lanes * (WORD_BITS // bits))
-        found = [(tree, b - a) for tree, (a, b) in zip(self.trees, bounds, strict=True) if b > a]
+        found = [(tree, part.stop - part.start) for tree, part in parts_of(self.trees, elements, bits)]
         return found or [(self.job, elements)]
 
     @property
@@ -414,14 +412,6 @@ class RealCluster:
     def close(self) -> None:
         """End workers and switches, remove links."""
         self._parts.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- starting
 

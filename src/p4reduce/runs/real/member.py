@@ -41,7 +41,7 @@ from pydantic import Field
 
 from p4reduce.base.records import from_json, from_plain, to_json, to_plain
 from p4reduce.group import remote
-from p4reduce.group.backend import PLAIN, FloatArray, Options
+from p4reduce.group.backend import Asked, FloatArray, Options
 from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
 from p4reduce.group.membership import REAL_LEASE, Decision, cannot_redo, group_changed
 from p4reduce.runs.real.backend import Counts, RealBackend, ScriptReport, ScriptSpec
@@ -408,26 +408,19 @@ class ScriptBackend(RealBackend):
         self.members = self.contributors = turn.members
         self._epoch, self.view, self.first = turn.epoch, view, first
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
+    def collective(self, asked: Asked) -> int:
         """As of ``RealBackend``; members may die meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
-        self.check(operation, root, options)
+        array, options = asked.array, asked.options
+        self.check(asked.operation, asked.root, options)
         given = array.copy() if self._survives else array
         while True:
-            turn = self._member.begin(Calling(operation, root, options.view))
+            turn = self._member.begin(Calling(asked.operation, asked.root, options.view))
             if turn.array is not None:
-                self._take_over(operation, array, turn, options)
+                self._take_over(asked.operation, array, turn, options)
                 return self.now_ps()
             self._adopt(turn)
             try:
-                carried = self.attempt(operation, array, root, learning_rate, options)
+                carried = self.attempt(asked)
             except StoppedError:
                 array[:] = given
                 self._member.stopped()

@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from p4reduce.group.remote import FramingError
 from p4reduce.network.real.net.namespaces import last_lines, stop
 from p4reduce.runs.launch import how_ended
 from p4reduce.workers.status import WaitStatus
+from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S
 
 # Processor time of processes.
@@ -169,7 +169,7 @@ class Worker:
         return f"; its last lines:\n{last_lines(self.log)}"
 
 
-class WorkerGroup:
+class WorkerGroup(Closable):
     """All workers of a run. Use as a context manager: at its end every process is gone."""
 
     def __init__(self, start: Start, commands: Mapping[str, Sequence[str]], folder: Path, watch: Watch) -> None:
@@ -246,14 +246,6 @@ class WorkerGroup:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     _close(pipe)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _close(pipe: Any) -> None:
@@ -474,7 +466,7 @@ class Seen:
     """Or it wants to join."""
 
 
-class Presence:
+class Presence(Closable):
     """Presence of the processes that are added, by rank. Use as a context manager; one thread calls it.
 
     ``leases`` belong to an agreement, which ends them; they are only read here.
@@ -591,14 +583,6 @@ class Presence:
             if rank in self.leases.dead:  # one that is stopped would not hear that it is to end
                 seen.process.kill()
         self._listener.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _accept(self) -> None:
         """Take the connections that wait, as long as there is room for one that has not said whose it is."""

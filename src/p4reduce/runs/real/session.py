@@ -20,8 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -55,6 +54,7 @@ from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.training.digits import DataError
 from p4reduce.workers.wire import WORD_BITS
+from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S, PS_PER_NS
 from p4switch.program.errors import ProgramError
 
@@ -337,7 +337,7 @@ def _check_agreement(turn: int, carried: Mapping[str, Carried]) -> None:
             raise ClusterError(f"collective #{turn}: participants disagree: {said}")
 
 
-class Scripts:
+class Scripts(Closable):
     """The processes of the scripts, in the place of a run's worker group."""
 
     def __init__(self, hosts: Sequence[str], say: Say, presence: Presence) -> None:
@@ -392,14 +392,6 @@ class Scripts:
         with pipe, suppress(ValueError):
             for line in pipe:
                 self._say({"line": [rank, name, line.decode(errors="replace").rstrip("\n")]})
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def script_argv(command: Sequence[str]) -> list[str]:

@@ -139,9 +139,7 @@ class EmbeddedTarget:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parts.close()
 
 
@@ -209,9 +207,7 @@ class Bmv2Target:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parts.close()
 
 
@@ -284,9 +280,7 @@ class Damage:
         self._parts.enter_context(self._target.controller.look_out(self._saw))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parts.close()
 
     def _saw(self, sighting: Sighting) -> None:

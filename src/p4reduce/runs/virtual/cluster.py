@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.entries import P4Program
@@ -26,6 +25,7 @@ from p4reduce.runs.virtual.surviving import SurvivingCarrier
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import Congestion
+from p4switch.base.closing import Closable
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound=RunJobs)
 
 
-class RunCluster(Generic[C]):
+class RunCluster(Closable, Generic[C]):
     """Workers, and a parameter server where the topology has a host for one, whose collectives a carrier carries out.
 
     Use it as a context manager. ``carrier`` is closed with it. Ranks of hosts that may join are behind the others', in
@@ -229,14 +229,6 @@ class RunCluster(Generic[C]):
         for one in self._all_groups():
             one.close()
         self.carrier.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Cluster(RunCluster[Carrier]):

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from p4reduce.views.live.moments import History, JobMoment, Moment, Views, direc
 from p4reduce.views.live.session import MOST_JOBS, NotOffered, Wanted, whole_views
 from p4reduce.workers.records import ENDPOINT_DTYPE
 from p4reduce.workers.wire import INC_UDP_PORT
+from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import read_yaml
 from p4switch.base.values import PS_PER_NS, PS_PER_S
 from p4switch.program import Program, load_program
@@ -59,7 +59,7 @@ class Numbers:
         return self.cells[index]
 
 
-class Look:
+class Look(Closable):
     """A viewer's connection to a network. For one thread; raises `GoneError` and `NotOffered`."""
 
     def __init__(self, path: Path) -> None:
@@ -157,14 +157,6 @@ class Look:
     def close(self) -> None:
         """Look away."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class RealViews(Views):

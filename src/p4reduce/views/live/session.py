@@ -25,6 +25,7 @@ from p4reduce.network.jobs.network import JobNetwork
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.moments import History, Views, job_key, scene, window_ps
 from p4reduce.views.live.player import WATCH, Player
+from p4switch.base.closing import Closable
 
 if TYPE_CHECKING:
     from p4reduce.network.real.net.state import Run
@@ -265,7 +266,7 @@ BACKLOG: Final = 1024
 """connections that wait in the system until they are taken"""
 
 
-class LiveServer:
+class LiveServer(Closable):
     """Serves a source until it is closed. Use as a context manager.
 
     Until a client connects it is a socket and a thread that waits for it: what answers is imported then.
@@ -343,9 +344,6 @@ class LiveServer:
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def whole_views(history: History, views: Views, span_ps: int, most: int) -> list[dict[str, Any]]:
@@ -505,7 +503,7 @@ def record(output: Output, source: "VirtualSource | RealSource | None", out: Pat
 def _alone(*, hold: bool, browser: bool, fast: bool = False) -> None:
     """``BadInput`` for flags that mean nothing without --live."""
     if flag := "--hold" if hold else "--open" if browser else "--full-speed" if fast else "":
-        raise BadInput(f"{flag}: goes with --live")
+        raise BadInput(f"{flag}: needs --live")
 
 
 def told(output: Output, url: str, *, browser: bool) -> None:

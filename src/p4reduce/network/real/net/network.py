@@ -14,8 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from pyroute2 import IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
@@ -27,6 +26,7 @@ from p4reduce.base.errors import RealError
 from p4reduce.network.real.net.enter import ENTERED, identity, is_entered, join_command
 from p4reduce.network.real.net.namespaces import inside, new_namespace, start
 from p4reduce.topologies import Link, Node, Topology
+from p4switch.base.closing import Closable
 
 # Interfaces of one network namespace through netlink: veth pairs, addresses, no offloads, shaping.
 #
@@ -44,7 +44,7 @@ _REQUEST: Final = struct.Struct("16sH22x")
 _EVENT_BYTES: Final = 1 << 16
 
 
-class Carriers:
+class Carriers(Closable):
     """Watches carriers of interfaces in the namespace of the thread that makes it. Use as a context manager."""
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -73,14 +73,6 @@ class Carriers:
         """Close the sockets; may be called again."""
         self._events.close()
         self._any.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _changed(self) -> bool:
         """Take what the kernel said; when it said more than there was room for, something changed, too."""
@@ -308,7 +300,7 @@ class RelayedLink:
     """leads to node ``link.b``"""
 
 
-class RealNetwork:
+class RealNetwork(Closable):
     """The hosts and links of a topology, for the process that :func:`~p4reduce.network.real.net.enter_command` started.
 
     Built by ``with``; afterwards nothing is left. What runs in the hosts dies with the thread that started it.
@@ -364,11 +356,6 @@ class RealNetwork:
             self.close()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Remove links and namespaces; may be called again."""
