@@ -49,7 +49,7 @@ def in_own_process(
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Facts about the machine on which figures are measured."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

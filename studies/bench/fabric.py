@@ -272,7 +272,7 @@ TIMES: Final = 1.7
 
 
 def threads(what: str, switches: int, lanes: int, frames: int, runs: int, count: int) -> dict[str, Any]:
-    """One network with one thread and with several, in turns: how many times as fast these are, medians.
+    """Measure one network with one thread and with several, in turns: the speed-up, as medians.
 
     By the clock, which other load on the machine spoils; and by processor time, of the longest turns of each window
     and all that one thread does alone, without waiting.
@@ -323,7 +323,7 @@ def tree(lanes: int, chunks: int, runs: int) -> dict[str, Any]:
 
 
 def large(lanes: int, elements: int) -> dict[str, Any]:
-    """One all-reduce of a large model in a process of its own: seconds, and memory beyond the tensors.
+    """Measure one all-reduce of a large model in a process of its own: seconds, and memory beyond the tensors.
 
     Raises:
         RuntimeError: it failed, or a sum is wrong.

@@ -665,7 +665,7 @@ def _under_load(settings: BenchSettings, lab: BenchLab, *, pushes: bool) -> dict
 
 
 def _udp(settings: BenchSettings, what: str, lanes: int) -> Iterator[dict[str, Any]]:
-    """The same over UDP sockets of loopback: datagrams one by one, then many of one length as one message."""
+    """Measure UDP sockets of loopback: datagrams one by one, then many of one length as one message."""
     alone = 0.0
     for segments in (1, SEGMENTS):
         with BenchLab(settings.ports, lanes, udp=segments) as lab:
@@ -754,7 +754,7 @@ SOCKETS: Final = (
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Of planning, losses, the live page and TLS."""
+    """Bars for planning, losses, the live page and TLS."""
     yield from _planning(result)
     yield from _losses(result)
     for row in result.rows("threads"):

@@ -80,7 +80,7 @@ class ServiceRow:
 def service_cells(
     networks: Sequence[str], seeds: Sequence[int], rates_hz: Sequence[float], requests: int
 ) -> list[ServiceCell]:
-    """One for each network and seed: both ways at all rates beside the same training."""
+    """A cell for each network and seed: both ways at all rates beside the same training."""
     return [ServiceCell(network, seed, tuple(rates_hz), requests) for network in networks for seed in seeds]
 
 

@@ -99,7 +99,7 @@ def share_cells(settings: PosterSettings) -> list[PolicyCell]:
 
 
 def larger_cells(settings: PosterSettings) -> list[PolicyCell]:
-    """The same tasks with a model so many times as large."""
+    """Cells of the same tasks with larger models."""
     if settings.flow_factor < 1:
         return []
     larger = replace(settings, elements=settings.elements * settings.flow_factor)
@@ -108,7 +108,7 @@ def larger_cells(settings: PosterSettings) -> list[PolicyCell]:
 
 
 def selection_cells(settings: PosterSettings) -> list[SelectionCell]:
-    """By seed."""
+    """Cells by seed."""
     return [SelectionCell(settings.calibrated_in, seed) for seed in settings.seeds[: settings.selection_seeds]]
 
 
@@ -359,7 +359,7 @@ def _bounds(result: StudyResult) -> Iterator[Bar]:
 
 
 def _steiner(rows: Sequence[TaskRow]) -> Iterator[Bar]:
-    """With few capable switches too; spff takes the same there."""
+    """Bars with few capable switches too; spff takes the same there."""
     fixed = {_key(row): row for row in _done(rows) if row.policy == SPFF}
     above: dict[int | None, list[float]] = {}
     few = 0
@@ -461,7 +461,7 @@ def more(result: StudyResult) -> dict[str, Any]:
 
 
 def lead(result: StudyResult) -> str:
-    """What was run."""
+    """A sentence on what was run."""
     settings = result.settings
     least, most = min(settings.sizes), max(settings.sizes)
     return (

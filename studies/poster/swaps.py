@@ -68,7 +68,7 @@ class SwapRow:
 
 @dataclass(frozen=True)
 class SwapCell:
-    """What one process does: a network with a loss rate, under one seed."""
+    """The work of one process: a network with a loss rate, under one seed."""
 
     settings: PosterSettings
     scenario: Scenario
@@ -88,7 +88,7 @@ class _Trial:
 
 
 def swap_cells(settings: PosterSettings) -> list[SwapCell]:
-    """All trials, by network, loss rate and seed."""
+    """Cells of all trials, by network, loss rate and seed."""
     by_name = {scenario.name: scenario for scenario in settings.scenarios}
     return [
         SwapCell(settings, by_name[name], loss, seed)
@@ -267,7 +267,7 @@ class OverlapRow:
 
 
 def overlap_cells(settings: PosterSettings) -> list[OverlapCell]:
-    """By network and seed."""
+    """Cells by network and seed."""
     policies = tuple(name for name in COMPARED if name in settings.policies)
     return [
         OverlapCell(settings, scenario, seed, policies)
@@ -367,7 +367,7 @@ class WeightRow:
     seed: int
     policy: str = column("policy")
     bandwidth: float | None = column("lambda", "{:g}")
-    """None: the policy has no weights"""
+    """lambda; None: the policy has no weights"""
     asked: int
     admitted: int = column("admitted", "{:.0f}")
     others: int = column("other trees", "{:.0f}")
@@ -381,7 +381,7 @@ class WeightRow:
 
 
 def weight_cells(settings: PosterSettings) -> list[WeightCell]:
-    """By seed; none without lambdas, or where the reference scenario is not run either."""
+    """Cells by seed; empty without lambdas, or if the reference scenario is not run."""
     if not settings.lambdas or settings.calibrated_in.name != settings.reference:
         return []
     return [WeightCell(settings, seed) for seed in settings.seeds[: settings.lambda_seeds]]

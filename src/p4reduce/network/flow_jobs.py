@@ -44,7 +44,7 @@ class FlowEndpoints:
 
 @dataclass(eq=False)
 class _Collective:
-    """What a job does now: the operations of its endpoints, and from the last one's on how far it is."""
+    """A job's present collective: the operations of its endpoints and, once all have posted, its progress."""
 
     posts: dict[int, Post] = field(default_factory=dict)
     transfer: Transfer | None = None
@@ -53,7 +53,7 @@ class _Collective:
 
     @property
     def operation(self) -> Operation:
-        """What all endpoints do."""
+        """The operation that all endpoints carry."""
         return Operation[next(iter(self.posts.values())).collective.name]
 
 
@@ -71,7 +71,7 @@ class FlowJobs:
     holds_arrays: Final = False
     """as of ``JobNetwork``: operations may leave their arrays empty"""
     held: Final = False
-    """as of ``JobNetwork``: nobody looks at it"""
+    """as of ``JobNetwork``: no page shows it"""
 
     def __init__(self, topology: Topology, queue_frames: int = 1024) -> None:
         self.topology = topology
@@ -103,7 +103,7 @@ class FlowJobs:
     def post(self, index: int, operation: Post, elements: int = 0) -> None:
         """Give an endpoint its next operation. ``PlanError`` for a collective that the model does not know.
 
-        elements: of arrays that nobody holds.
+        elements: the length of arrays that exist only in the model.
         """
         job = self._of[index]
         under = self._now.setdefault(id(job), _Collective())
@@ -143,7 +143,7 @@ class FlowJobs:
         return Stop.DONE
 
     def change_over(self, job: Job, plan: Plan) -> None:
-        """A job goes on, on another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
+        """Move a job to another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
         under = self._now.get(id(job))
         if under is not None and under.transfer is not None:
             share = under.transfer.flowed
@@ -156,7 +156,7 @@ class FlowJobs:
             under.transfer = self._flow.begin([(job, under.elements)], under.operation)
 
     def give_up(self, job: Job) -> None:
-        """Nothing of a job is done any more."""
+        """Stop all operations of a job."""
         under = self._now.pop(id(job), None)
         if under is not None and under.transfer is not None:
             self._sent.update(self._carried(job, under))
@@ -177,7 +177,7 @@ class FlowJobs:
         return None
 
     def set_faults(self, hop: Hop, faults: Faults) -> None:
-        """As of ``VirtualNetwork``, of links that lose nothing or all."""
+        """As ``VirtualNetwork.set_faults``, but only for links that lose nothing or all."""
         self._flow.set_link(hop, up=not faults.loss)
 
     def light(self, circuits: Iterable[Link], dark_ps: int = 0) -> None:

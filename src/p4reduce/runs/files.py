@@ -1,4 +1,4 @@
-"""What runs leave on disk: result.json, and the same as CSV with its provenance in every row."""
+"""Files of results: result.json, and the same as CSV with its provenance in every row."""
 
 import csv
 import io
@@ -63,9 +63,9 @@ COLUMNS: Final = (
 )  # fmt: skip
 """Of every run."""
 FLOW_COLUMNS: Final = ("time", "model_error_mean", "model_error_worst")
-"""Of runs in the flow model, in addition."""
+"""additional columns for runs in the flow model"""
 LOSSY_COLUMNS: Final = ("loss_bound_us", "ratio_to_loss_bound")
-"""Of runs whose links lose frames, in addition."""
+"""additional columns for runs whose links lose frames"""
 
 
 def summarize(result: RunResult) -> dict[str, Any]:
@@ -137,13 +137,13 @@ def summarize(result: RunResult) -> dict[str, Any]:
 
 
 def print_table(output: Output, results: Sequence[RunResult], title: str | None = None) -> None:
-    """One line for each run. Columns that no run fills are left out."""
+    """Print a table with a line for each run, without columns that no run fills."""
     names, rows = table_of(results)
     output.table(names, rows, title=title)
 
 
 def print_real(output: Output, results: Sequence[RunResult]) -> None:
-    """What the wall clock adds to the table of runs in real time, and the error of the flow model; else nothing."""
+    """Print what the wall clock adds to the table of runs in real time, and the error of the flow model."""
     if results[0].flow is not None:
         output.line(str(results[0].flow))
     rows = []
@@ -168,7 +168,7 @@ def print_real(output: Output, results: Sequence[RunResult]) -> None:
 
 
 def table_of(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
-    """The same table as text: column names and rows."""
+    """The table of :func:`print_table` as text: column names and rows."""
     learned = [training for result in results if (training := _learned(result)) is not None]
     shares = {training.target_accuracy or 0.0 for training in learned}
     share = shares.pop() if len(shares) == 1 else None
@@ -238,7 +238,7 @@ def write_results(folder: Path, results: Sequence[RunResult]) -> list[Path]:
 
 
 def rows_of(results: Sequence[RunResult]) -> dict[str, list[dict[str, Any]]]:
-    """The same as rows by table: runs, links, collectives and, after training, training."""
+    """Results as rows by table: runs, links, collectives and, after training, training."""
     found = {
         "runs": [summarize(result) for result in results],
         "links": _rows(results, lambda result: result.network.links),

@@ -1,6 +1,6 @@
 """BMv2 beside the embedded switch: the same program, entries and packets; CPU time of its ingress and egress threads.
 
-BMv2 gets a network namespace of its own, so that nobody else's packets, ports or names come near; that needs root.
+BMv2 gets a network namespace of its own, so that no other program's packets, ports or names come near; that needs root.
 Processor time is what the kernel says of each thread (/proc/PID/task/*/schedstat): unlike packets a second it leaves
 out the kernel's veth pairs, packet sockets and this script. At most IN_FLIGHT packets are on their way at once,
 since BMv2 drops silently what its input queue cannot take.
@@ -68,7 +68,7 @@ def why_not() -> str | None:
 
 
 def version() -> str:
-    """What BMv2 says of itself. Raises OSError."""
+    """The version that BMv2 prints. Raises OSError."""
     done = subprocess.run([str(find_bmv2()), "--version"], capture_output=True, text=True, timeout=60, check=False)
     said = (done.stdout + done.stderr).strip().splitlines()
     return said[-1] if said else "unknown"
@@ -207,7 +207,7 @@ def roles(before: dict[int, int], after: dict[int, int]) -> tuple[int, list[int]
     """Thread ids of ingress and of the egress threads.
 
     simple_switch starts them one after the other: ingress, four egress threads, transmit. Ingress is by far the
-    busiest thread of all-reduce; that the ones behind it were all busy too, and nobody else was, is checked.
+    busiest thread of all-reduce; that the ones behind it were all busy too, and no other thread was, is checked.
 
     Raises:
         RuntimeError: the threads are not as expected.

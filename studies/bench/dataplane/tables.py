@@ -44,7 +44,7 @@ class Client(Closable):
     """The primary client of device 1."""
 
     def __init__(self, address: str) -> None:
-        """Connects and becomes primary. Raises RuntimeError where somebody else is, grpc.FutureTimeoutError."""
+        """Connects and becomes primary. Raises RuntimeError if another client is primary, grpc.FutureTimeoutError."""
         options = (("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.max_send_message_length", _MAX_MESSAGE))
         self._channel = grpc.insecure_channel(address, options=options)
         grpc.channel_ready_future(self._channel).result(timeout=DEADLINE_S)
@@ -71,13 +71,13 @@ class Client(Closable):
         )
 
     def insert(self, entities: Iterable[p4r.Entity]) -> None:
-        """One Write request. Raises grpc.RpcError."""
+        """Insert entities by one Write request. Raises grpc.RpcError."""
         updates = [p4r.Update(type=p4r.Update.INSERT, entity=entity) for entity in entities]
         request = p4r.WriteRequest(device_id=DEVICE_ID, election_id=self._election, updates=updates)
         self._stub.Write(request, timeout=DEADLINE_S)
 
     def read(self, entities: Iterable[p4r.Entity]) -> Iterator[p4r.Entity]:
-        """What the device has of what is asked for. Raises grpc.RpcError."""
+        """Read the entities of the device that match. Raises grpc.RpcError."""
         request = p4r.ReadRequest(device_id=DEVICE_ID, entities=entities)
         for answer in self._stub.Read(request, timeout=DEADLINE_S):
             yield from answer.entities
@@ -95,7 +95,7 @@ def parse_p4info(text: str) -> p4i.P4Info:
 
 
 def entities_of(device: Device, p4info: p4i.P4Info, config: bytes) -> list[p4r.Entity]:
-    """All table entries and multicast groups of a device, as a P4Runtime client reads them."""
+    """Read all table entries and multicast groups of a device, as a P4Runtime client does."""
     with P4RuntimeServer("127.0.0.1:0", on_pipeline=lambda _id, _program, _p4info: device) as server:
         server.add_device(DEVICE_ID)
         with Client(server.address) as client:

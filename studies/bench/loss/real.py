@@ -1,4 +1,4 @@
-"""What losses cost in real time: the same all-reduces on three networks of one machine, in turn.
+"""The cost of losses in real time: the same all-reduces on three networks of one machine, in turn.
 
 "plain" is without relays, as a run without faults is; "clean" has relays that lose nothing, "lossy" the same ones with
 losses on every link. The time of a lossy all-reduce is held against that of the clean one just before it, and the
@@ -78,7 +78,7 @@ class Group:
         self.lanes = 0
 
     def reduce(self, elements: int) -> tuple[float, float]:
-        """One all-reduce: milliseconds, and questions of all workers for each chunk. ``ClusterError`` if it fails."""
+        """Carry one all-reduce: milliseconds, and questions of all workers a chunk. Raises ``ClusterError``."""
         answer = self._tell({"elements": elements, "turn": self._turn})
         self._turn += 1
         return answer["ms"], answer["asks"] / -(-elements // self.lanes)
@@ -150,7 +150,7 @@ class Seen:
 
 
 def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[int, list[Seen]]:
-    """By size, rounds of one all-reduce on each of the three networks; what comes before the first fills caches."""
+    """Rounds of one all-reduce on each of the three networks, by size; runs before the first round fill caches."""
     prepare(*MACHINE_CODE)
     found: dict[int, list[Seen]] = {}
     with ExitStack() as stack:
@@ -167,7 +167,7 @@ def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[in
 
 
 def row(links: str, elements: int, rounds: Sequence[Seen]) -> dict[str, Any]:
-    """What is printed of them."""
+    """The row that is printed for the rounds of a size."""
     ms = {kind: statistics.median(one.ms[kind] for one in rounds) for kind in _KINDS}
     asks = {kind: statistics.mean(one.asks[kind] for one in rounds) for kind in _KINDS}
     ratios = sorted(one.ms["lossy"] / one.ms["clean"] for one in rounds)

@@ -1,4 +1,4 @@
-"""What chunks that are zero at all workers cost: time of an all-reduce by the share of its chunks that are dense."""
+"""The cost of chunks that are zero at all workers: time of an all-reduce by the share of its dense chunks."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -171,7 +171,7 @@ class ServedSwitches:
         self.topology = topology
         self._ids = {switch.name: index + 1 for index, switch in enumerate(topology.switches)}
         self.network: VirtualNetwork | None = None
-        """Whose time the switches live in, once there is one."""
+        """the network whose virtual time the switches have, once there is one"""
         self.learned = 0
         """digests that were handed to controllers' streams"""
         self.server = P4RuntimeServer("127.0.0.1:0", clock=self._now_ns, lock=lock)
@@ -180,7 +180,7 @@ class ServedSwitches:
         self.server.start()
 
     def targets(self) -> list[Target]:
-        """Where a controller finds them."""
+        """The P4Runtime targets of the switches, for a controller."""
         return [Target(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
     def load(self, program: P4Program) -> None:
@@ -290,7 +290,7 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 def announce(network: "JobNetwork") -> None:
-    """A network is there."""
+    """Note the network of the switches."""
     for observer in _observers:
         observer(network)
 
@@ -304,7 +304,7 @@ class Job:
 
     plan: Plan
     numbers: JobNumbers | None
-    """How its lanes add up in the network; None: hosts add float32."""
+    """number format of its lanes in the network; None: hosts add float32"""
     most_lead: int | None = None
     """Chunks ahead of which exponents are agreed on; None: as many as its plan says."""
     pace_ps: int | None = None
@@ -323,9 +323,9 @@ class Job:
     bare: int = 0
     """Chunks of sums that travelled without lanes, since they are zero at all workers."""
     priority: int = field(init=False)
-    """Its class at its hosts now: that of its plan, until :meth:`JobNetwork.set_class`."""
+    """its class at its hosts now: that of its plan, until :meth:`JobNetwork.set_class`"""
     result_priority: int = field(init=False)
-    """The same at its server."""
+    """its class at its server now"""
     guessed: int = field(init=False)
     """First chunks of a sum whose exponents may be guessed, whatever plan it gets later."""
 
@@ -335,7 +335,7 @@ class Job:
 
     @property
     def endpoints(self) -> list[int]:
-        """All its endpoints."""
+        """Indices of all its endpoints."""
         return [*self.members.values(), *([] if self.server is None else [self.server])]
 
     def place(self, host: str, index: int) -> None:
@@ -346,7 +346,7 @@ class Job:
             self.server = index
 
     def lead(self, operation: str, *, words: bool = False) -> int:
-        """How many chunks ahead a collective agrees on exponents.
+        """Number of chunks by which a collective agrees on exponents ahead.
 
         ``words``: its lanes are added as they are, without exponents.
         """
@@ -375,7 +375,7 @@ class Job:
 
 
 def parts_of(trees: Iterable[Job], elements: int, bits: int = WORD_BITS) -> list[tuple[Job, slice]]:
-    """What each of several trees carries of an array; those that carry something. bits: of its lanes."""
+    """The trees that carry a part of an array, with the slice that each carries. bits: of its lanes."""
     found = [(tree, tree.plan.part_of(elements, bits)) for tree in trees]
     return [(tree, part) for tree, part in found if part.start < part.stop]
 
@@ -405,7 +405,7 @@ class JobNetwork(Closable):
     seed : int
         Of the faults.
     background : Background, Requests or None
-        Traffic of others, from the first moment on; None: nobody else is there.
+        Traffic of others, from the first moment on; None: no other traffic.
     congestion : Congestion or None
         Of all workers; None: the window of each plan, paced as its busiest link.
     threads : int or None
@@ -527,9 +527,9 @@ class JobNetwork(Closable):
         return job
 
     def set_class(self, job: Job, priority: int, results: int | None = None) -> None:
-        """From now on hosts take a job for one of this class (0..7); switches go by their own table.
+        """Set a job's class (0..7) at its hosts; switches go by their own table.
 
-        results: class of what its server sends; None: the same. Time-outs cover all classes that it has had.
+        results: class of the server's frames; None: the same. Time-outs cover all classes that the job has had.
         """
         results = priority if results is None else results
         if (priority, results) == (job.priority, job.result_priority):
@@ -549,7 +549,7 @@ class JobNetwork(Closable):
 
     @property
     def held(self) -> bool:
-        """Whether its time may stand still because somebody looks at it."""
+        """Whether its time may stand still because a viewer holds it."""
         return self.fabric.pacer is not None
 
     def post(self, index: int, operation: Post, elements: int = 0) -> None:
@@ -573,7 +573,7 @@ class JobNetwork(Closable):
         self._start(index)
 
     def announce(self, index: int, operation: Post) -> bool:
-        """What an endpoint gets next, now that it is known: it must be posted next. As of ``Endpoints.announce``."""
+        """Announce an endpoint's next operation, which must be posted next; see ``Endpoints.announce``."""
         return self.endpoints.announce(index, operation)
 
     def advance(
@@ -605,11 +605,11 @@ class JobNetwork(Closable):
         return reason
 
     def status(self, index: int) -> EndpointStatus:
-        """What an endpoint says of itself now."""
+        """The present status of an endpoint."""
         return self.endpoints.status(index)
 
     def statuses(self, job: Job) -> list[EndpointStatus]:
-        """Of all endpoints of a job."""
+        """The present status of all endpoints of a job."""
         return [self.endpoints.status(index) for index in job.endpoints]
 
     def failure(self, indices: Sequence[int]) -> str | None:
@@ -619,7 +619,7 @@ class JobNetwork(Closable):
         return None if failed_seq[last] < 0 else self.status(indices[last]).error or "failed"
 
     def done_ps(self, job: Job) -> int:
-        """When the last worker of a job had its result."""
+        """When the last worker of a job had its result, picoseconds."""
         return max(int(self.endpoints.records[index]["done_at"]) for index in job.members.values())
 
     def sent(self) -> dict[Hop, int]:
@@ -657,7 +657,7 @@ class JobNetwork(Closable):
         return min(self.endpoints.oldest_missing(index) for index in job.members.values())
 
     def change_over(self, job: Job, plan: Plan) -> None:
-        """All endpoints of a job go on in the next epoch, on another tree, now.
+        """Move all endpoints of a job to the next epoch, on another tree, now.
 
         Errors as of ``Endpoints.change_peers`` and ``change_epoch``; after one, some of the hosts may have changed.
         """
@@ -675,7 +675,7 @@ class JobNetwork(Closable):
             self._start(index)
 
     def give_up(self, job: Job) -> None:
-        """Nothing of a job is done any more; frames that are on their way find nobody."""
+        """Stop all endpoints of a job; frames that are still on their way are ignored."""
         for index in job.endpoints:
             self.endpoints.give_up(index)
 
@@ -700,7 +700,7 @@ class JobNetwork(Closable):
     # --- inside
 
     def _note_sent(self) -> None:
-        """All members of a job send the same chunks again, and the same ones without lanes."""
+        """Note what members have sent: all members of a job send the same chunks, and the same ones without lanes."""
         for index, job in self._speculating.items():
             job.repeated = int(self.endpoints.records[index]["redone_total"])
         for index, job in self._first_of.items():
@@ -711,7 +711,7 @@ class JobNetwork(Closable):
         self.fabric.start(index)
 
     def _occupy(self, job: Job, always: bool = False, *, knows: bool = True) -> None:
-        """A job is new, or has another plan: so much may stand before others' frames from now on."""
+        """Note what a job that is new, or has a new plan, may have in queues before others' frames."""
         records = self.endpoints.records[list(job.members.values())]
         window, room = (int(records[name].max()) for name in ("window", "room"))
         made = Occupant(job.plan, window, job.priority, job.priority, always=always, room=room, knows=knows)

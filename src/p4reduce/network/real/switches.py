@@ -382,7 +382,7 @@ class RealSwitches:
 
     @property
     def data_paths(self) -> tuple[DataPath, ...]:
-        """What drives them: one for each thread."""
+        """The data paths that drive the switches, one for each thread."""
         return tuple(self._paths)
 
     def cpu_s(self) -> float:
@@ -426,7 +426,7 @@ class RealSwitches:
             }
 
     def switch_counters(self, switch: str) -> DeviceCounters:
-        """What a switch counted."""
+        """The counters of a switch."""
         path, node = self._node(switch)
         with self.lock:
             record = path.nodes[node]
@@ -478,7 +478,7 @@ def _check_ports(
     every: list[Hop],
     settings: tuple[tuple[str, object], ...],
 ) -> None:
-    """Raise `FabricError` where a port or a setting belongs to nobody."""
+    """Raise `FabricError` where a port or a setting belongs to no switch."""
     if unknown := sorted(set(ports) - set(devices)):
         raise FabricError(f"ports: there are no switches {unknown}")
     for name, number in every:
@@ -502,7 +502,7 @@ IDLE_LOOK_S: Final = 0.1
 class DeviceHost:
     """Devices without a program at first, in wall-clock time. Use as a context manager.
 
-    Nothing drives them: whoever has frames runs them through ``server.device(...)`` while it holds ``server.lock``.
+    Nothing drives them: the caller that has frames runs them (``server.device(...)``) while it holds ``server.lock``.
     """
 
     def __init__(
@@ -534,7 +534,7 @@ class DeviceHost:
         return [(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
     def device(self, name: str) -> Device | None:
-        """What runs at a switch; None before it has a program. Raises KeyError."""
+        """The device of a switch; None before it has a program. Raises KeyError."""
         return self.server.device(self._ids[name])
 
     def __enter__(self) -> Self:
@@ -578,7 +578,7 @@ class SwitchHost(DeviceHost):
         tls: Tls | None = None,
         **options: Any,
     ) -> None:
-        """Open the ``ports`` of each switch; nobody is served before the context is entered.
+        """Open the ``ports`` of each switch; no client is served before the context is entered.
 
         ``options``: rates, queues and what else `RealSwitches` takes. Raises FabricError as it does.
         """

@@ -69,7 +69,7 @@ class LinkCounters:
     queue_drops: int
     """found their queue before the link full"""
     unattributed: int
-    """of those, the ones for which nobody can say what they would have been"""
+    """of those, the ones of which it is not known what they would have been"""
     egress_drops: int
     """were dropped by the program's egress when it was their turn"""
     busy_ps: int

@@ -119,7 +119,7 @@ class Pacer(Protocol):
         """A run begins, perhaps one of many: before its first slice it may wait as after every other."""
 
     def moving(self) -> AbstractContextManager[object]:
-        """Entered while events happen: nobody else may read the network's memory then."""
+        """Entered while events happen: no other thread may read the network's memory then."""
 
     def passed(self, check: Callable[[], None]) -> None:
         """A slice is over. It may wait as long as it likes; meanwhile it calls ``check`` about ten times a second."""
@@ -181,7 +181,7 @@ class VirtualNetwork(Closable, Changing):
             raise FabricError(f"max_replicas={max_replicas} is not in 1..65535")
         self.topology = topology
         self.pacer: Pacer | None = None
-        """Who looks on and may slow time down; nobody at first."""
+        """An observer that may slow time down; None at first."""
         self.windows = True
         """Whether each partition has a heap of events of its own; if not, all events are in one. What happens is the
         same. Runs that may end between any two events use one: with ``first``, ``max_events``, or a pacer."""

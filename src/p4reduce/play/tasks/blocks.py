@@ -18,7 +18,7 @@ EXPERT: Final = np.negative
 
 @dataclass
 class BlocksRun(TaskRun):
-    """Where such a task stands. A round: training, all-to-all (dispatch), the host's expert, all-to-all (combine).
+    """The state of such a task. A round: training, all-to-all (dispatch), the host's expert, all-to-all (combine).
 
     Its weights are what comes back, summed over all hosts and blocks: w - step * sum. Every block is checked.
     """
@@ -69,7 +69,7 @@ class BlocksRun(TaskRun):
         self.due = dict.fromkeys(self._job.members.values(), now_ps)
 
     def end_round(self) -> str | None:
-        """As of all tasks, with the weights of what came back."""
+        """End the round as for all tasks, with weights from the blocks that came back."""
         if not (fault := self._differs()):
             step = np.float32(LEARNING_RATE / len(self._back))
             total = np.sum([own.reshape(len(self._back), -1).sum(axis=0) for own in self._back], axis=0)
@@ -79,7 +79,7 @@ class BlocksRun(TaskRun):
         return self.error
 
     def _differs(self) -> str:
-        """Whose blocks came back as others; empty where all are right."""
+        """A text that names a host whose blocks came back different; empty if all are right."""
         for rank, (given, back) in enumerate(zip(self._given, self._back, strict=True)):
             if not np.array_equal(EXPERT(given).view(np.uint32), back.view(np.uint32)):
                 return f"host {rank} got back other blocks than it sent"

@@ -1,4 +1,4 @@
-"""A task that infers, at its hosts: clients ask, the server answers each of them by itself."""
+"""An inference task at its hosts: clients send requests, and the server answers each of them by itself."""
 
 import hashlib
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ class Client:
 
 @dataclass
 class ServiceRun(TaskRun):
-    """Where a task that infers stands: all its requests are one round.
+    """The state of an inference task: all its requests are one round.
 
     A client sends a request when it is due and the one before was answered. The server computes for one request at a
     time, in the order in which they are sent; it computes before request and answer cross the network, which takes as
@@ -104,7 +104,7 @@ class ServiceRun(TaskRun):
 
     @property
     def endpoints(self) -> list[int]:
-        """Of all clients and their server."""
+        """Endpoints of all clients and their server."""
         return [index for job in self.jobs.values() for index in job.endpoints]
 
     @property
@@ -113,7 +113,7 @@ class ServiceRun(TaskRun):
         return any(client.done or client.asking for client in self._clients)
 
     def next_ps(self) -> int | None:
-        """When a request is due, or an answer is computed."""
+        """When a request is due, or an answer is computed, picoseconds."""
         if self.died:
             return None
         waiting = [client for client in self._clients if not client.asking and self._is_left(client)]
@@ -158,7 +158,7 @@ class ServiceRun(TaskRun):
         self.network.post(worker, Post(Collective.PULL, None, client.got, number))
 
     def end_round(self) -> str | None:
-        """All requests were answered, each with what the server gave for it."""
+        """End the task's only round, since all requests are answered; returns None."""
         self.digest = hashlib.sha256(b"".join(client.digest for client in self._clients)).digest()
         self.round, self.ended, self.times = self.order.task.rounds, True, {}
         return None

@@ -63,7 +63,7 @@ def read_keys() -> Iterator[Key]:
 
 
 def piece_of(home: str, number: int, elements: int) -> FloatArray:
-    """What the home of a shard sends as its ``number``-th piece: normal numbers of these arguments; float32."""
+    """The ``number``-th piece that the home of a shard sends: normal numbers drawn from these arguments; float32."""
     key = np.random.Philox(key=[crc32(home.encode()), number])
     return np.random.Generator(key).standard_normal(elements, np.float32)
 
@@ -80,7 +80,7 @@ class _Reading:
 
 
 class Reading:
-    """What the hosts of a task read at one time, all of them at once; :meth:`step` whenever something may be done.
+    """Reads of a task's hosts, all at once; call :meth:`step` whenever something may be done.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ GRID: Final = np.float32(4096)
 
 
 def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
-    """What a worker gives in a round: about normal numbers that depend on the arguments alone; float32 (elements,)."""
+    """A worker's gradient in a round: about normal numbers that depend only on the arguments; float32 (elements,)."""
     key = np.random.Philox(key=[crc32(task.encode()), rank << 32 | round_])
     drawn = np.random.Generator(key).standard_normal(elements, np.float32)
     return np.asarray(np.round(drawn * GRID) / GRID, np.float32)
@@ -170,7 +170,7 @@ def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
 
 @dataclass
 class TaskRun:
-    """Where a task stands. ``step`` is called whenever something may have ended.
+    """The state of a task. ``step`` is called whenever something may have ended.
 
     Both directions on one tree: PUSH_PULL, where the server answers chunk by chunk. On two trees, or with an
     aggregation time: PUSH, then the server adds and updates, then PULL. Round a ring, or in several trees at once, of
@@ -244,7 +244,7 @@ class TaskRun:
 
     @property
     def endpoints(self) -> list[int]:
-        """Of the present phase."""
+        """Endpoints of the present phase."""
         return [index for job in self.present for index in job.endpoints]
 
     @property
@@ -255,7 +255,7 @@ class TaskRun:
     # --- how it begins, and goes on elsewhere
 
     def begin(self, now_ps: int) -> None:
-        """Its hosts read their data, then train."""
+        """Begin: the hosts read their data, then train."""
         self._unread = set(self.order.reads)
         self._prepare(now_ps)
 
@@ -269,7 +269,7 @@ class TaskRun:
         self._lacking = True
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """What :meth:`resume` needs, beside the round."""
+        """The arrays that :meth:`resume` needs, beside the round."""
         return {"weights": self.weights, "digest": np.frombuffer(self.digest, np.uint8)}
 
     def turn(self, order: Order, jobs: Mapping[Role, Job], now_ps: int) -> None:
@@ -298,7 +298,7 @@ class TaskRun:
             self.begin_round(now_ps)
 
     def reader_at(self, home: str) -> str | None:
-        """Who reads data now that lie at a host; None: nobody."""
+        """The host that now reads data that lie at ``home``; None if there is none."""
         unread = sorted(self._unread) if self._reading is not None else []
         return next((reader for at, reader, _ in unread if at == home), None)
 
@@ -310,7 +310,7 @@ class TaskRun:
         self.due = dict.fromkeys(self.endpoints, now_ps)
 
     def _ready(self, now_ps: int) -> None:
-        """All hosts have data and model."""
+        """Begin the first round: all hosts have data and model."""
         read = sum(size for _, _, size in self._unread)
         model = 4 * self.order.task.elements * len(self.arrays) if self._lacking else 0
         self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
@@ -318,7 +318,7 @@ class TaskRun:
         self.begin_round(now_ps)
 
     def close(self) -> None:
-        """Nobody reads anything any more."""
+        """Stop reading data."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None
@@ -347,7 +347,7 @@ class TaskRun:
         return self.phase != "idle" and now_ps >= self.times["trained_ps"]
 
     def next_ps(self) -> int | None:
-        """When it wants to be stepped, if no endpoint is done before; one that is dark waits for light."""
+        """When to call ``step`` if no endpoint is done before, picoseconds; a task in darkness waits for light."""
         if self.died:
             return None
         times = list(self.due.values()) if self.lit else []
@@ -367,7 +367,7 @@ class TaskRun:
             pass
 
     def _once(self, now_ps: int) -> bool:
-        """One step; False when it must wait."""
+        """Take one step; False if the task must wait."""
         if self.phase == "idle" or not self.lit or self.died:
             return False
         if self._reading is not None:
@@ -475,7 +475,7 @@ class TaskRun:
         return next(job for job in self.present if index in job.endpoints)
 
     def _operation(self, index: int) -> Post:
-        """What an endpoint gives and gets in the present phase."""
+        """The operation of an endpoint in the present phase."""
         job = self._job_of(index)
         serves = index == self._serving(job)
         own = self.arrays[0 if serves else list(job.members.values()).index(index)]
@@ -501,7 +501,7 @@ class TaskRun:
 
 
 class OpenSwap:
-    """What was counted when the swap began; made before any endpoint changes."""
+    """Counts at the begin of a swap; made before any endpoint changes."""
 
     def __init__(self, network: JobNetwork, run: TaskRun, role: Role) -> None:
         self._endpoints = network.endpoints
@@ -522,7 +522,7 @@ class OpenSwap:
         return all(self._endpoints.oldest_missing(index) >= self._frontier for index in self._workers)
 
     def interruption(self, now_ps: int) -> Interruption:
-        """What the swap has cost until now."""
+        """The cost of the swap until now."""
         frames, octets = self._count_resent()
         return Interruption(
             role=self.role,
@@ -573,14 +573,14 @@ class Attempts:
             self._remove(kept)
 
     def keep(self, run: TaskRun) -> None:
-        """A round is done. `CheckpointError` where it cannot be written."""
+        """Write a checkpoint after a round. `CheckpointError` if it cannot be written."""
         kept = self._of(run.order)
         if kept is not None:
             kept.path.parent.mkdir(parents=True, exist_ok=True)
             kept.save(run.round, run.state())
 
     def end(self, run: TaskRun, *, finished: bool) -> None:
-        """A run has ended; nobody needs its checkpoint where no attempt can follow."""
+        """Note that a run has ended, and remove its checkpoint if no attempt can follow."""
         kept = self._of(run.order)
         if kept is not None and (finished or run.order.attempt >= run.order.task.max_restarts):
             self._remove(kept)
@@ -598,14 +598,14 @@ class Attempts:
             self._folder.rmdir()
 
 
-# Tasks that take turns: plays a timetable, window after window, round after round, and asks nobody meanwhile.
+# Tasks that take turns: plays a timetable, window after window, round after round, without asking the orchestrator.
 
 
 _STEP_PS: Final = 200_000
 """in which is looked whether an answer that was owed has left"""
 
 Change = Callable[[TaskRun, Role, Plan], None]
-"""A task goes on with another plan of one of its jobs."""
+"""A function that moves a task to another plan of one of its jobs."""
 Tell = Callable[[ReportKind, Mapping[str, Any]], None]
 """Report something: its kind and data."""
 
@@ -631,11 +631,11 @@ class Rounds:
 
     @property
     def number(self) -> int:
-        """Of the schedule that holds; 0: none."""
+        """Number of the present schedule; 0: none."""
         return 0 if self._table is None else self._table.number
 
     def turn(self) -> Turn:
-        """Where it is."""
+        """The present place in the schedule."""
         waiting = 0 if self._next is None else self._next.number
         return Turn(self.number, waiting, self._round, self._place, self._lit, self._open)
 
@@ -667,7 +667,7 @@ class Rounds:
         return {name: run for name, run in runs.items() if run.turns and (run.order.schedule or 0) <= self.number}
 
     def next_ps(self, runs: Mapping[str, TaskRun], now_ps: int) -> int | None:
-        """When it wants to be stepped, if nothing of a task ends before."""
+        """When to call ``step`` if nothing of a task ends before, picoseconds."""
         times = []
         if self._open:
             if self._lit_ps > now_ps:
@@ -685,7 +685,7 @@ class Rounds:
             return self._go_on(now_ps)
         live = [] if self._table is None else self._live(self._table.windows, runs)
         following = [place for place in live if place > self._place]
-        if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or nobody is in one
+        if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or none is under way
             self._end_round(runs)
             return True
         if not following or self._table is None:
@@ -720,7 +720,7 @@ class Rounds:
         self._tell("schedule", {"number": self._table.number})
 
     def _begin_window(self, table: Timetable, place: int, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
-        """Have the others train and turn the mirrors; False while somebody of the window trains."""
+        """Have the others train and turn the mirrors; False while a task of the window trains."""
         window = table.windows[place]
         own = [runs[name] for name in window.tasks if name in runs]
         if not all(run.trained(now_ps) for run in own):

@@ -1,4 +1,4 @@
-"""Where orchestrated tasks run: a virtual network, its switches behind P4Runtime, and the tasks' hosts."""
+"""The world of orchestrated tasks: a virtual network, its switches behind P4Runtime, and the tasks' hosts."""
 
 import os
 import secrets
@@ -37,11 +37,11 @@ from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import one_line
 
-# What an executor reports, numbered from 1 on, until whoever asks has kept it.
+# What an executor reports, numbered from 1 on, until the caller has kept it.
 
 
 _OFTEN: Final = ("round", "window")
-"""kinds that nobody waits for"""
+"""kinds that no caller waits for"""
 
 
 class ReportLog:
@@ -54,14 +54,14 @@ class ReportLog:
         """number of the last report that is not of a round or window"""
 
     def add(self, at_ps: int, kind: ReportKind, task: str | None, data: Mapping[str, Any]) -> None:
-        """One more."""
+        """Add a report."""
         number = self._forgotten + len(self._kept) + 1
         self._kept.append(Report(number, at_ps, kind, task, dict(data)))
         if kind not in _OFTEN:
             self.news = number
 
     def after(self, number: int) -> list[Report]:
-        """Those from ``number`` + 1 on; the others are forgotten."""
+        """Reports from ``number`` + 1 on; earlier ones are forgotten."""
         known = max(0, number - self._forgotten)
         del self._kept[:known]
         self._forgotten += known
@@ -103,7 +103,7 @@ class Damage:
         return set(self._down)
 
     def next_ps(self) -> int | None:
-        """When something is due."""
+        """When the next change is due, picoseconds; None: never."""
         return min((one[0] for one in self._agenda), default=None)
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
@@ -146,7 +146,7 @@ class Damage:
             raise ClusterError(f"{host!r} is no host of topology {self._topology.name!r}")
 
     def restart_switch(self, switch: str, *, at_ps: int | None = None, away_ps: int = 0) -> None:
-        """A switch begins anew, now or at a time, without entries and registers, after it was away for so long."""
+        """Restart a switch, now or at a time, without entries and registers; first it is away for ``away_ps``."""
         if switch not in {node.name for node in self._topology.switches}:
             raise ClusterError(f"{switch!r} is no switch of topology {self._topology.name!r}")
         if away_ps < 0:
@@ -197,7 +197,7 @@ class Damage:
 
 
 def half_of_memory() -> int:
-    """Of this machine, bytes."""
+    """Half of this machine's memory, bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
@@ -221,16 +221,16 @@ def _model_bytes(order: Order) -> int:
     return 4 * order.task.elements * (hosts + 6)
 
 
-# Leaving a network whose time stands still because somebody looks at it, as soon as something else is to be done.
+# Leaving a network whose time a viewer holds, as soon as something else is to be done.
 
 
 class _WantedError(Exception):
-    """Somebody waits; never leaves :func:`wanted`."""
+    """A client waits; never leaves :func:`wanted`."""
 
 
 @contextmanager
 def wanted(unless: Callable[[], bool] | None) -> Iterator[Callable[[], None] | None]:
-    """What a network that is held calls now and then: it ends the block between two events if ``unless`` says so."""
+    """A check that a held network calls now and then: it ends the block between two events if ``unless`` says so."""
 
     def check() -> None:
         if unless is not None and unless():
@@ -298,7 +298,7 @@ class Changes:
             raise RefusedError(f"task {name}: its process of {died[0]} has died")
 
     def turn(self, run: TaskRun) -> bool:
-        """A run goes on with the order that waits: endpoints of its own, the old ones leave; whether it did."""
+        """Move a run to its waiting order, with new endpoints in place of the old ones; return whether it did."""
         order, run.coming = run.coming, None
         if order is None:
             return False
@@ -319,7 +319,7 @@ class Changes:
         return True
 
     def change_over(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """All endpoints of a job go on in the next epoch, on another tree, now."""
+        """Move all endpoints of a job to the next epoch, on another tree, now."""
         job = run.jobs[role]
         if run.died:
             raise RefusedError(f"task {run.order.task.name}: its process of {run.died[0]} has died")
@@ -361,14 +361,14 @@ class Changes:
                 self._report(one.run, "resumed", to_plain(one.interruption(self._network.now)))
 
     def next_ps(self) -> list[int]:
-        """When to look again: while a job catches up, as often as its busiest link carries a chunk."""
+        """When to look again, while a job catches up: as often as its busiest link carries a chunk."""
         return [self._network.now + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self.open]
 
     def die(self, run: TaskRun, host: str, *, whole: bool) -> None:
-        """The process of a run at a host has ended: whoever is left stops, until somebody says how to go on.
+        """Handle the end of a run's process at a host: the others stop, until the orchestrator says how to go on.
 
-        ``whole``: the host itself has; then nobody reads data there any more, and a task of which somebody would fails.
-        Where tasks take turns nobody could, before the end of the round, for which the others would wait: it fails.
+        ``whole``: the host itself has ended; a task that would read data there fails. Where tasks take turns the task
+        fails, too: it could go on only after the round, for whose end the others would wait.
         """
         if run.ended or host in run.died:
             return
@@ -392,7 +392,7 @@ class Changes:
 _WHOLE: Final = Faults()
 Time = Literal["virtual", "flow"]
 _EVENTS: Final = 1_000_000
-"""of the network, after which it is asked whether somebody waits: about a second"""
+"""of the network, after which it is asked whether a client waits: about a second"""
 
 
 class World(Closable):
@@ -412,7 +412,7 @@ class World(Closable):
     faults, seed
         Of all links.
     background : Background or None
-        Traffic of others between all hosts, from the first moment on; None: nobody else is there.
+        Traffic of others between all hosts, from the first moment on; None: no other traffic.
     most_bytes : int or None
         Of memory for the models of all tasks together; None: half of the machine's.
     slowdowns : mapping or None
@@ -485,7 +485,7 @@ class World(Closable):
         return self.network.now
 
     def take_charge(self, term: int, database: str) -> None:
-        """One orchestrator after the other, all of one database."""
+        """Give charge to an orchestrator, whose term is not below the last one; all must be of one database."""
         if self._database not in (None, database):
             raise ClusterError(
                 "the network belongs to another database; end it, or give the database that it began with"
@@ -616,7 +616,7 @@ class World(Closable):
         return self._at_ports(self.network.sent())
 
     def host_bytes(self) -> dict[Hop, int]:
-        """Of these, what hosts sent for tasks; in the flow model what all have, as no switch counts anything."""
+        """Bytes that hosts have sent for tasks; in the flow model those of all ports, as no switch counts."""
         return self._at_ports(self.network.host_sent())
 
     def links_down(self) -> set[Hop]:
@@ -650,7 +650,7 @@ class World(Closable):
         return replace(order, training_ps=times)
 
     def _next_ps(self, until_ps: int) -> int:
-        """When Python is needed at the latest."""
+        """When Python is needed at the latest, picoseconds."""
         times = [until_ps if (at_ps := self.damage.next_ps()) is None else min(at_ps, until_ps)]
         times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
         if (at_ps := self._rounds.next_ps(self._runs, self.now())) is not None:
@@ -674,7 +674,7 @@ class World(Closable):
                 self._light()
 
     def _light(self, coming: Iterable[Job] = ()) -> None:
-        """Where no turns are taken, the circuits that plans name: those of tasks that run, then of those that leave."""
+        """If no turns are taken, light the circuits of plans: those of running tasks, then of tasks that leave."""
         if not self.topology.crossconnects:
             return
         if self._rounds.number or any(run.turns for run in self._runs.values()):
@@ -735,7 +735,7 @@ class World(Closable):
         self._end(run)
 
     def _end(self, run: TaskRun) -> None:
-        """Nothing of a run is done any more."""
+        """Stop all operations of a run."""
         run.ended = True
         self._attempts.end(run, finished=False)
         run.close()
@@ -744,7 +744,7 @@ class World(Closable):
         self._leave(run)
 
     def _leave(self, run: TaskRun) -> None:
-        """A run has ended: what is known of it stays, its memory goes as soon as none of its frames is awaited."""
+        """Let an ended run leave: its figures stay, its memory is freed as soon as none of its frames is awaited."""
         name = run.order.task.name
         if name in self._runs:
             self._ended[name] = self.running([name])[name]
@@ -752,7 +752,7 @@ class World(Closable):
             self._leaving.append(list(run.jobs.values()))
 
     def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """As :meth:`Changes.change_over` where nobody can be told: the task fails."""
+        """As :meth:`Changes.change_over`, but where that is refused the task fails."""
         try:
             self._changes.change_over(run, role, plan)
         except RefusedError as error:

@@ -56,7 +56,7 @@ class Worker:
         self._prepared = _NOTHING
 
     def ready(self) -> Message:
-        """What is said first."""
+        """The first message of a worker."""
         return {"ready": self._spec.host, "local": list(self._backend.port.local)}
 
     def answer(self, command: Message) -> Message:
@@ -144,7 +144,7 @@ class _Reports:
             if command.get("do") == "next":
                 return
             _say(self._worker.answer(command))
-        raise ClusterError("train: nobody said that it goes on")
+        raise ClusterError("train: the input ended before the next command")
 
     @staticmethod
     def _keep(file: str | None, array: FloatArray) -> None:
@@ -187,7 +187,7 @@ def main(arguments: list[str]) -> int:
             if last:
                 break
     except (BrokenPipeError, KeyboardInterrupt):
-        return 1  # nobody is there any more who could be told
+        return 1  # the process that reads the answers has ended
     finally:
         worker.close()
     return 0

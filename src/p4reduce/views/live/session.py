@@ -48,7 +48,7 @@ MOST_JOBS: Final = 64
 
 
 class NotOffered(ValueError):
-    """What this page cannot do, and why."""
+    """Something that a page does not offer; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Source(Protocol):
     """Called from the server's threads."""
 
     def tick(self) -> dict[str, Any]:
-        """Where it stands, in few words; cheap.
+        """The state of the run in few fields; cheap to ask for.
 
         scene: changes when :meth:`scene` does; state: waiting, running, paused, ended; first_ps, last_ps, count: of the
         moments that have views; speed: picoseconds a second or None; controls: whether :meth:`control` does anything;
@@ -93,13 +93,13 @@ class Source(Protocol):
         """
 
     def replay(self, number: int) -> dict[str, Any]:
-        """What became of such a frame, step by step (see ``Film.trace``). Raises `NotOffered`."""
+        """The steps of a frame of the film (see ``Film.trace``). Raises `NotOffered`."""
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
-        """What the switch at the link's end would do with a frame. Raises `NotOffered`."""
+        """The steps that the switch at the link's end would take with a frame. Raises `NotOffered`."""
 
     def looks(self, change: int) -> None:
-        """One more looks, or one less."""
+        """Count one viewer more, or one less."""
 
 
 class VirtualSource:
@@ -109,7 +109,7 @@ class VirtualSource:
         self.title = title
         self.player = player
         self.end: str | None = None
-        """What is said when nothing more will come."""
+        """text on the page when nothing more will come"""
         self._plans: dict[str, Plan] = {}
         self._serial = 0
 
@@ -118,7 +118,7 @@ class VirtualSource:
         self.player.note()
 
     def finish(self, says: str) -> None:
-        """Nothing more will come."""
+        """Note that nothing more will come."""
         self.note()
         self.end = says
 
@@ -174,7 +174,7 @@ class VirtualSource:
         return None if found is None else _views(network).view(*found, switch=wanted.switch, job=wanted.job)
 
     def views(self, most: int) -> list[dict[str, Any]]:
-        """Of at most so many moments, the first and the latest among them, with all slots: for a recording."""
+        """Views of at most ``most`` moments, with the first and the latest, with all slots: for a recording."""
         network, moments = self.player.network, self.player.history.all()
         if network is None or not moments:
             return []
@@ -254,7 +254,7 @@ class VirtualSource:
         self.player.looks(change)
 
 
-# The page's server: on loopback, at a port of the system's choice, for whoever has the token.
+# The page's server: on loopback, at a port of the system's choice, for clients that have the token.
 
 
 JOIN_S: Final = 5.0
@@ -269,7 +269,7 @@ BACKLOG: Final = 1024
 class LiveServer(Closable):
     """Serves a source until it is closed. Use as a context manager.
 
-    Until somebody connects it is a socket and a thread that waits for it: what answers is imported then.
+    Until a client connects it is a socket and a thread that waits for it: what answers is imported then.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ class LiveServer(Closable):
 
 
 def whole_views(history: History, views: Views, span_ps: int, most: int) -> list[dict[str, Any]]:
-    """Of at most so many of the moments, the first and the latest among them, with all slots."""
+    """Views of at most ``most`` of the moments, with the first and the latest, with all slots."""
     moments = history.all()
     rows = sum(cells.size for job in moments[-1].jobs for cells in job.slots.values())
     most = min(most, max(MOST_ROWS // max(rows, 1), 2))
@@ -514,10 +514,10 @@ def told(output: Output, url: str, *, browser: bool) -> None:
 
 
 def stay(output: Output, why: str, sign: Callable[[], object] | None = None) -> None:
-    """Until Ctrl-C. ``sign``: called once a minute, for others who would end when nobody asks for anything."""
+    """Wait for Ctrl-C. ``sign``: called once a minute, for servers that would end when no request comes."""
     never, signed = threading.Event(), time.monotonic()
     try:
-        output.note(f"{why}; the page stays until Ctrl-C")  # whoever has read it may press it at once
+        output.note(f"{why}; the page stays until Ctrl-C")  # the user may press it as soon as the line is there
         while not never.wait(SEEN_S):
             if sign is not None and time.monotonic() - signed > SIGN_S:
                 signed = time.monotonic()

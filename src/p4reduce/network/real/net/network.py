@@ -33,7 +33,7 @@ from p4switch.base.closing import Closable
 # Every function works in the namespace of the thread that calls it.
 
 
-# Which interfaces have lost their carrier: the kernel says when something changed, and only then is anybody asked.
+# Which interfaces have lost their carrier: the kernel says when something changed, and only then are they read.
 
 
 _RTMGRP_LINK: Final = 1
@@ -45,7 +45,7 @@ _EVENT_BYTES: Final = 1 << 16
 
 
 class Carriers(Closable):
-    """Of interfaces in the namespace of the thread that makes it. Use as a context manager."""
+    """Watches carriers of interfaces in the namespace of the thread that makes it. Use as a context manager."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = set(names)
@@ -64,7 +64,7 @@ class Carriers(Closable):
         return self._events
 
     def down(self) -> frozenset[str]:
-        """Those that have been without a carrier at some time, or that are gone."""
+        """Interfaces that have been without a carrier at some time, or that are gone."""
         if self._changed():
             self._down |= {name for name in self._names - self._down if not self._runs(name)}
         return frozenset(self._down)
@@ -235,7 +235,7 @@ _TICK_SHIFT: Final = 6
 
 @dataclass(frozen=True)
 class Shaping:
-    """What the kernel does to the frames on the links of a network."""
+    """How the kernel shapes the links of a network."""
 
     shaped: int
     """directions of links that are held to their rate"""
