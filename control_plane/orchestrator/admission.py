@@ -192,8 +192,6 @@ class Admission:
             return fault or self._turns.fault(row.task)
         if self._lightpaths is not None:
             return fault or self._lightpaths.fault(row.task)
-        if row.task.exchange == "a2a" and not fault:
-            return "kind: a2a: blocks are exchanged in turns; run it over a topology with a cross-connect (--schedule)"
         return fault or self._placer.fault(row.task, self._lanes) or self._selector.fault(row.task)
 
     def _retry(self) -> None:

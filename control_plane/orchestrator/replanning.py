@@ -275,5 +275,5 @@ class Replanner:
 
 def _described(plan: Plan, count: int, workers: Sequence[str]) -> str:
     kind = f"tree of {plan.root}" if plan.in_network else "ring" if plan.ring else "paths to its server"
-    kind = f"{count} trees" if plan.exchanged and count > 1 else kind
+    kind = "all to all" if plan.mesh else f"{count} trees" if plan.exchanged and count > 1 else kind
     return f"{kind}, workers {', '.join(workers)}"

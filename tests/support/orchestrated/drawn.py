@@ -69,6 +69,7 @@ def tasks(draw):
         "priority": draw(st.sampled_from([None, None, 3, 7])),
         "select": draw(st.sampled_from([None, None, *SELECTIONS])),
         "on_failure": draw(st.sampled_from(["abort", "raise", "shrink", "shrink"])),
+        "exchange": draw(st.sampled_from([None, None, None, "rar", "a2a"])),
     }
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
     if draw(st.booleans()):

@@ -36,6 +36,7 @@ def turn_tasks(draw):
         "training_ps": draw(st.sampled_from([0, 20 * PS_PER_US, 50 * PS_PER_US])),
         "demand_bps": draw(st.sampled_from([*[0] * 6, RATE // 10, 2 * RATE])),
         "on_failure": draw(st.sampled_from([*["abort"] * 8, *["raise"] * 4, "shrink"])),
+        "exchange": draw(st.sampled_from([None, None, None, "rar", "a2a"])),
     }
     if draw(st.booleans()):  # the scheduler places; sometimes more than there are, sometimes with a server of its own
         fields |= {"wanted": Wanted(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40]))), "workers": ()}

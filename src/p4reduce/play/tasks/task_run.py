@@ -377,7 +377,7 @@ class TaskRun:
         for index in ready:
             del self.due[index]
             if isinstance(self.network, FlowJobs):
-                self.network.post(index, self._operation(index), self.order.task.elements)
+                self.network.post(index, self._operation(index), self._carries(index))
             else:
                 self.network.post(index, self._operation(index))
         if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
@@ -466,6 +466,11 @@ class TaskRun:
         self.times["aggregated_ps"] = at_ps
         self.phase = "broadcasting"
         self.due = dict.fromkeys(self.endpoints, now_ps)
+
+    def _carries(self, index: int) -> int:
+        """Numbers that an endpoint gives or gets, of arrays that nobody holds."""
+        part = next(job for job in self.present if index in job.endpoints).plan.part_of(self.order.task.elements)
+        return int(part.stop - part.start)
 
     def _serving(self, job: Job) -> int:
         """Endpoint of the global model's host."""
