@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Order, Report, Role, ranks_at
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Order, Report, Role, is_read, ranks_at
 from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
 from p4reduce.control_plane.orchestrator.options import ENDED, Phase, RefusedError, TaskState
@@ -35,9 +35,13 @@ def order_of(
 ) -> Order:
     """What the executor is asked to run. ``wanted``: what the task wanted of its hosts, for the data that they read.
 
+    ``plans``: those of its jobs, and of its reads where it takes turns.
+
     ``ranks``, ``anew`` and ``attempt`` as in the order. In a ring every host adds up about one model, as the server
     does of a tree.
     """
+    reading = {role: plan for role, plan in plans.items() if is_read(role)}
+    plans = {role: plan for role, plan in plans.items() if role not in reading}
     upload = next(iter(plans.values()))
     if task.serving is not None:
         return Order(task, plans, {task.server: computing.answering_ps(task)}, attempt=attempt)
@@ -54,6 +58,7 @@ def order_of(
         ranks=ranks,
         anew=anew,
         attempt=attempt,
+        read_plans=reading,
     )
 
 

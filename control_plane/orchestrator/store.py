@@ -39,7 +39,7 @@ from p4reduce.control_plane.scheduling.task import Task
 # The tables of the database, and how it is opened. `docs/scheduling.md` explains them.
 
 
-VERSION: Final = 2
+VERSION: Final = 3
 """of the tables; a database of another one is refused"""
 APPLICATION: Final = 0x50345244
 """'P4RD': SQLite's mark of whose file this is"""
@@ -82,7 +82,8 @@ CREATE TABLE changes (
 CREATE TABLE plans (
     generation INTEGER PRIMARY KEY,
     task TEXT NOT NULL REFERENCES tasks (name),
-    role TEXT NOT NULL CHECK (role IN ('both', 'upload', 'broadcast') OR role LIKE 'tree % of %'),
+    role TEXT NOT NULL CHECK (role IN ('both', 'upload', 'broadcast') OR role LIKE 'tree % of %'
+        OR role LIKE 'read % of %'),
     job INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     phase TEXT NOT NULL CHECK (phase IN ('installing', 'installed', 'active', 'removing', 'removed')),

@@ -7,7 +7,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.records import from_json
-from p4reduce.control_plane.orchestrator.executor import circuits_of
+from p4reduce.control_plane.orchestrator.executor import circuits_of, is_read
 from p4reduce.control_plane.orchestrator.history import SchedulePhase
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase
 from p4reduce.control_plane.plans import Plan
@@ -39,7 +39,9 @@ def turn_tasks(draw):
         "exchange": draw(st.sampled_from([None, None, None, "rar", "a2a"])),
     }
     if draw(st.booleans()):  # the scheduler places; sometimes more than there are, sometimes with a server of its own
-        fields |= {"wanted": Wanted(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40]))), "workers": ()}
+        shards = tuple(draw(st.lists(st.sampled_from([*HOSTS, *HOSTS, "nobody"]), max_size=3)))
+        wanted = Wanted(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40])), shards, draw(st.sampled_from([0, 1000])))
+        fields |= {"wanted": wanted, "workers": ()}
         fields["server"] = draw(st.sampled_from([*[""] * 8, hosts[0]]))
     elif draw(st.integers(0, 7)) == 0:
         fields["select"] = Selection("random", 0.6, seed=1)
@@ -133,6 +135,8 @@ class TurnHistories(Histories):
         windows = self.user.schedules.windows(active.number)
         for plan_row in self.user.plans((Phase.ACTIVE,)):
             task = at_work.get(plan_row.task)
+            if is_read(plan_row.role):
+                continue
             window = next((window for window in windows if plan_row.task in window.tasks), None)
             if task is None or window is None:
                 continue  # it waits for the next schedule
@@ -157,6 +161,7 @@ class TurnHistories(Histories):
         for row in schedules:
             assert row.phase not in (SchedulePhase.INSTALLING, SchedulePhase.SET), row
             STATISTICS[f"schedules {row.phase}"] += 1
+        STATISTICS["reads"] += sum(is_read(plan.role) for plan in self.user.plans(tuple(Phase)))
         STATISTICS["circuits moved"] += len(self.user.history.swaps())
         if not self.damaged:
             for row in self.user.tasks():

@@ -30,8 +30,9 @@ from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches
 from p4reduce.network.virtual import Faults, VirtualNetwork
 from p4reduce.play.tasks.blocks import BlocksRun
+from p4reduce.play.tasks.reading import check_reads, read_keys
 from p4reduce.play.tasks.serving import ServiceRun
-from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
+from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
@@ -510,8 +511,6 @@ class World(AbstractContextManager["World"]):
         jobs: dict[Role, Job] = {}
         try:
             check_reads(order.reads)
-            if order.task.serving is not None and isinstance(self.network, FlowJobs):
-                raise ClusterError("the flow model knows no requests; choose time: virtual")
             if isinstance(self.network, JobNetwork):
                 check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._changes.add(order)
@@ -522,7 +521,7 @@ class World(AbstractContextManager["World"]):
             self._light(jobs.values())
             run.turns = order.schedule is not None
             if run.turns:
-                run.rest()
+                run.await_turn(self.now())
             else:
                 run.begin(self.now())
         except Exception as error:  # whatever is wrong with one task, the others go on
