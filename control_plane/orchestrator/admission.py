@@ -262,16 +262,18 @@ class Admission:
 
     def _place(self, task: Task, state: NetworkState) -> Placement | None:
         """Hosts for a task that does not name them all; None for one that does. `PlanError` when there are none now."""
+        if task.serving is not None and self._lightpaths is not None:
+            return self._lightpaths.serve(task, self._computing)
         if task.serving is not None:
             return self._placer.serve(task, state, self._lanes)
         return None if task.wanted is None else self._placer.choose(task, state)
 
     def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
         """Plans for a new task; `PlanError` when there are none."""
-        if task.serving is not None:
-            return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if self._lightpaths is not None:
             return self._lightpaths.propose(task)
+        if task.serving is not None:
+            return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if choice is not None:
             return self._installer.propose(choice.decision)
         if self._options.slots != "first":

@@ -385,22 +385,30 @@ class Installer:
         taken = {proposal.plan.job for proposal in beside}
         return [key for key in self.store.free_keys(count + len(taken)) if key[0] not in taken][:count]
 
-    def propose_for(self, decisions: Sequence[Decision], rows: Sequence[PlanRow] = ()) -> list[Proposal]:
+    def propose_for(
+        self,
+        decisions: Sequence[Decision],
+        rows: Sequence[PlanRow] = (),
+        *,
+        view: Topology | None = None,
+        beside: Sequence[Proposal] = (),
+        pace_ps: int | None = None,
+    ) -> list[Proposal]:
         """A plan for each of these decisions of one task, of one client each: new jobs, or the next epochs of ``rows``.
 
-        `PlanError`: nothing is taken.
+        The others as of :meth:`propose`. `PlanError`: nothing is taken.
         """
         if rows:
             keys = [(row.job, self.store.next_epoch(row.job)) for row in rows]
         else:
-            keys = self.store.free_keys(len(decisions))
+            keys = self._keys(len(decisions), beside)
         proposals: list[Proposal] = []
         try:
             for role, decision, (job, epoch) in zip(
                 [row.role for row in rows] or roles(len(decisions), trees=True), decisions, keys, strict=True
             ):
-                request = replace(plan_requests(decision, job=job)[-1], epoch=epoch)
-                proposals += self._plan(decision, [(role, request)], None)
+                request = replace(plan_requests(decision, job=job)[-1], epoch=epoch, pace_ps=pace_ps)
+                proposals += self._plan(decision, [(role, request)], view)
         except BaseException:
             self.withdraw(proposals)
             raise

@@ -12,7 +12,15 @@ from p4reduce.control_plane.placement.cluster import FULL, Cluster, Way, iterati
 from p4reduce.control_plane.plans.problem import StarLayout
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes, frame_time_ps
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import Decision, Rejection, View, decision_of, policy_named
+from p4reduce.control_plane.scheduling.view import (
+    Decision,
+    NetworkState,
+    Rejection,
+    View,
+    decision_of,
+    policy_named,
+)
+from p4reduce.topologies import Topology
 
 FIRST: Final = 7
 """class of requests and answers: before all that trains"""
@@ -88,6 +96,15 @@ def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
         state.reserve(decision.demand_bps)
         found.append(decision)
     return found
+
+
+def paths_within(task: Task, topology: Topology, lanes: int) -> list[Decision]:
+    """The shortest path for each client in what of a network is the task's alone; class and errors as in `paths_of`."""
+    task, state = replace(task, priority=FIRST if task.priority is None else task.priority), NetworkState(topology)
+    return [
+        policy_named("spff")(replace(task, workers=(client,), demand_bps=0), state, lanes=lanes)
+        for client in task.workers
+    ]
 
 
 def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:

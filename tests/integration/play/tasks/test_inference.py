@@ -204,7 +204,7 @@ def test_what_can_never_be_is_rejected_with_the_reason(tmp_path):
 
 
 def both_times(tmp_path, seed):
-    """On packets, and in the flow model with kills: requests, bytes of links, latencies, rounds of a training beside."""
+    """On packets, and in the flow model with kills: requests, bytes of links, latencies, rounds of a training."""
     chance = random.Random(seed)
     topology = leaf_spine(leaves=3, spines=chance.choice([1, 2]), hosts=4)
     hosts = chance.sample([host.name for host in topology.hosts], 8)
