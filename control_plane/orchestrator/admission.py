@@ -167,12 +167,18 @@ class Admission:
             for row in rows:
                 if fault := self._fault(row):
                     self._reject(row, fault)
+                elif row.task.serving is not None:
+                    self._schedule(row)  # it takes no turn
                 else:
                     self._store.note_waiting(row.name, "it has just arrived")
                     self.room = True
         while not turns.changing and (self.room or not self._store.any_at_work()):
             self.room = False
             rows = list(islice(self._queue.candidates(), _TOGETHER))
+            for row in [row for row in rows if row.task.serving is not None]:
+                self._schedule(row)
+                self._queue.tried(row)
+                rows.remove(row)
             for one in turns.admit(rows) if rows else ():
                 if one.fault:
                     self._reject(one.row, one.reason)
@@ -264,6 +270,8 @@ class Admission:
         """Hosts for a task that does not name them all; None for one that does. `PlanError` when there are none now."""
         if task.serving is not None and self._lightpaths is not None:
             return self._lightpaths.serve(task, self._computing)
+        if task.serving is not None and self._turns is not None:
+            return self._turns.standing.serve(task, self._computing)
         if task.serving is not None:
             return self._placer.serve(task, state, self._lanes)
         return None if task.wanted is None else self._placer.choose(task, state)
@@ -272,6 +280,8 @@ class Admission:
         """Plans for a new task; `PlanError` when there are none."""
         if self._lightpaths is not None:
             return self._lightpaths.propose(task)
+        if task.serving is not None and self._turns is not None:
+            return self._turns.standing.propose(task)
         if task.serving is not None:
             return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if choice is not None:

@@ -100,7 +100,7 @@ class Lightpaths:
 
         Clients of a task that infers share slots for the answers of all of them.
         """
-        task = _carried(task)
+        infers, task = task, _carried(task)
         granted = self._grooming.admit(self._policy, task)
         if granted is None:
             raise PlanError(
@@ -119,7 +119,8 @@ class Lightpaths:
             lanes = self._installer.controller.program.lanes
             view, pace_ps = self._network.lit(self._physical, own), frame_time_ps(HEADER_BYTES + _WORD * lanes, rate)
             if task.serving is not None:
-                return self._installer.propose_for(paths_within(task, view, lanes), view=view, pace_ps=pace_ps)
+                paths = paths_within(infers, NetworkState(view), lanes)
+                return self._installer.propose_for(paths, view=view, pace_ps=pace_ps)
             layout, most = made.layout(0), power_of_two(2 * chunks(task.elements, lanes))
             decision = Decision(self._policy, task, layout, layout, max_slots=most)
             return self._installer.propose(decision, view, pace_ps=pace_ps)

@@ -112,6 +112,8 @@ class Options:
         Tasks get lightpaths of this network, by a policy of `control_plane/optical` that forms sums on the way.
     delta_ps : int
         For how long ports of the cross-connect whose circuits change carry nothing.
+    service_ports : int
+        Ports of every switch to cross-connects that are in no schedule: circuits of tasks that infer, which stay.
     slots : 'first', 'whole' or 'value'
         Who gets slots of switches. first: who comes first takes what is there; a tree that finds too few adds up where
         it can. whole: who comes first takes a whole tree, or hosts add up. value: at each arrival and end those whose
@@ -140,6 +142,7 @@ class Options:
     wdm: Wdm | None = None
     grooming: str = "groom-agg"
     delta_ps: int = 200 * PS_PER_US
+    service_ports: int = 0
     slots: Literal["first", "whole", "value"] = "first"
     move: float | None = None
     forecast: str = ""

@@ -21,6 +21,7 @@ from p4reduce.control_plane.orchestrator.history import PlanRow, SchedulePhase, 
 from p4reduce.control_plane.orchestrator.installer import Admitted, Installer, Inventory, Proposal, Refused, round_bytes
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.replanning import order_of
+from p4reduce.control_plane.orchestrator.standing import Standing
 from p4reduce.control_plane.placement import Placement, reads
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
@@ -78,8 +79,6 @@ def job_of(task: Task) -> TdmJob:
     The first of the hosts is the server.
     """
     where = f"task {task.name[:40]}"
-    if task.serving is not None:
-        raise TdmError(f"{where}: kind: a task that infers takes no turns; run it over another topology")
     if task.select is not None:
         raise TdmError(f"{where}: select: local models of tasks that take turns are not selected; leave it out")
     hosts: tuple[str, ...] = ()
@@ -284,7 +283,7 @@ class Holding:
 
         `TdmError` where tasks run and the database has no schedule of them that can be read.
         """
-        running = {row.name: row.task for row in self._store.tasks(AT_WORK)}
+        running = {row.name: row.task for row in self._store.tasks(AT_WORK) if row.task.serving is None}
         if not running:
             return None, [], {}
         row = self._store.schedules.active()
@@ -382,9 +381,11 @@ class Turns:
         self._computing, self._fail, self._started = computing, fail, started
         self.holding = Holding(installer, see)
         self._store, self._executor = installer.store, installer.executor
-        self._topology = installer.controller.topology
+        self._network = network_of(installer.controller.topology, installer.options.delta_ps)
+        self.standing = Standing(installer, self._network.ports)
         self._lanes = installer.controller.program.lanes
-        self._network = network_of(self._topology, installer.options.delta_ps)
+        self._topology = self.standing.for_turns
+        self._network = replace(self._network, ports=self._network.ports - installer.options.service_ports)
         computing.in_turns = True
 
     @property
@@ -399,7 +400,9 @@ class Turns:
     # --- who joins
 
     def fault(self, task: Task) -> str:
-        """Why a task can never take turns here; empty where it may."""
+        """Why a task can never take turns here, or be served beside them; empty where it may."""
+        if task.serving is not None:
+            return self.standing.fault(task)
         if task.on_failure == "shrink":
             return "on_failure: where tasks take turns none goes on with fewer workers; take 'abort' or 'raise'"
         if task.max_restarts:
@@ -685,17 +688,21 @@ class Turns:
             if rows:
                 self._store.change(task.name, TaskState.RESCHEDULED, at_ps, f"circuits of schedule {number}")
 
+    def _opening(self) -> list[PlanRow]:
+        """Plans that come with a schedule."""
+        return [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).task.serving is None]
+
     # --- what is taken back
 
     def drop(self, reason: str, *, fails: bool = False) -> None:
         """The schedule that is on its way never comes; its new tasks wait again, or fail."""
         row = self._store.schedules.open()
-        scheduled = self._store.tasks([TaskState.SCHEDULED])
+        scheduled = [task for task in self._store.tasks([TaskState.SCHEDULED]) if task.task.serving is None]
         now = self._executor.now()
         with self._store.transaction():
             if row is not None:
                 self._store.schedules.set_phase(row.number, SchedulePhase.DROPPED)
-            for plan in self._store.plans(_OPENING):
+            for plan in self._opening():
                 if self._store.task(plan.task).state not in ENDED:
                     self._store.set_phase(plan.generation, Phase.REMOVING)
                     self._store.history.drop_swap(plan.job, plan.epoch)
@@ -717,7 +724,7 @@ class Turns:
                     self._store.schedules.set_phase(row.number, SchedulePhase.SET)
                 self._installer.checkpoint("recorded schedule")
             return
-        plans = [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).state not in ENDED]
+        plans = [plan for plan in self._opening() if self._store.task(plan.task).state not in ENDED]
         windows = self.holding.windows(row.number)
         if row.schedule is None or not self._everybody(row.schedule, windows, plans):
             self.drop("its schedule in the database is damaged")

@@ -222,8 +222,10 @@ class Racks:
         return known
 
     def _find(self, wanted: frozenset[str], roots: frozenset[str]) -> tuple[Way, ...]:
-        total = {root: sum(self.distance(switch, root) for switch in wanted) for root in roots}
-        total = {root: distance for root, distance in total.items() if distance <= len(self._switches) * len(wanted)}
+        reached = [
+            root for root in roots if all(self.distance(switch, root) <= len(self._switches) for switch in wanted)
+        ]
+        total = {root: sum(self.distance(switch, root) for switch in wanted) for root in reached}
         if not total:
             return ()
         least = min(total.values())

@@ -20,7 +20,6 @@ from p4reduce.control_plane.scheduling.view import (
     decision_of,
     policy_named,
 )
-from p4reduce.topologies import Topology
 
 FIRST: Final = 7
 """class of requests and answers: before all that trains"""
@@ -98,13 +97,16 @@ def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
     return found
 
 
-def paths_within(task: Task, topology: Topology, lanes: int) -> list[Decision]:
-    """The shortest path for each client in what of a network is the task's alone; class and errors as in `paths_of`."""
-    task, state = replace(task, priority=FIRST if task.priority is None else task.priority), NetworkState(topology)
-    return [
-        policy_named("spff")(replace(task, workers=(client,), demand_bps=0), state, lanes=lanes)
-        for client in task.workers
-    ]
+def paths_within(task: Task, state: NetworkState, lanes: int) -> list[Decision]:
+    """The shortest path for each client in a part of a network; class and errors as of `paths_of`.
+
+    state: it reserves there what the paths take.
+    """
+    task, found = replace(task, priority=FIRST if task.priority is None else task.priority), []
+    for client in task.workers:
+        found.append(policy_named("spff")(replace(task, workers=(client,)), state, lanes=lanes))
+        state.reserve(found[-1].demand_bps)
+    return found
 
 
 def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:

@@ -545,7 +545,8 @@ class Rounds:
         self._network, self._change, self._tell = network, change, tell
         self._table: Timetable | None = None
         self._next: Timetable | None = None
-        self._lit: tuple[Link, ...] = ()
+        self._lit: tuple[Link, ...] = ()  # of the window
+        self._standing: tuple[Link, ...] = ()
         self._round, self._place = 0, -1
         self._open = False
         self._reads = False  # whether hosts read their data in the window that is open
@@ -586,6 +587,16 @@ class Rounds:
             except FabricError as error:
                 raise RefusedError(f"schedule {timetable.number}: {error}") from None
         self._next = timetable
+
+    def stand(self, circuits: tuple[Link, ...]) -> int:
+        """Circuits that stay in all windows from now on; for how long those that are new are dark, ps."""
+        new, before = {*circuits}, {*self._standing}
+        if new == before:
+            return 0
+        self._standing = circuits
+        dark_ps = 0 if self._table is None or new <= before else self._table.delta_ps
+        self._fabric.reconfigure(None, (*self._lit, *circuits), None, dark_ps)
+        return dark_ps
 
     def step(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
         """Go as far as it can now; whether tasks may have something to do."""
@@ -688,7 +699,7 @@ class Rounds:
         self._open, self._own = True, own
         self._started_ps = self._lit_ps = now_ps
         if circuits != self._lit:
-            self._fabric.reconfigure(None, circuits, None, table.delta_ps)
+            self._fabric.reconfigure(None, (*circuits, *self._standing), None, table.delta_ps)
             self._lit, self._lit_ps = circuits, now_ps + table.delta_ps
 
     def _go_on(self, now_ps: int) -> bool:

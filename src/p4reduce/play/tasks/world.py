@@ -452,7 +452,7 @@ class World(AbstractContextManager["World"]):
         self._database: str | None = None
         self._runs: dict[str, TaskRun] = {}
         self._ended: dict[str, Running] = {}
-        self._leaving: list[list[Job]] = []  # of tasks that have ended or changed; their endpoints are still there
+        self._leaving: list[tuple[bool, list[Job]]] = []  # of tasks that have ended, and whether they took turns
         self._read_keys = read_keys()
         self._log = ReportLog()
         self.switches = ServedSwitches(topology)
@@ -518,12 +518,12 @@ class World(AbstractContextManager["World"]):
             kind = kind if order.task.serving is None else ServiceRun
             run = kind(order, jobs, self.network, self._read_keys)
             self._attempts.begin(run)
-            self._light(jobs.values())
             run.turns = order.schedule is not None
+            dark_ps = self._light(() if run.turns else jobs.values())
             if run.turns:
                 run.await_turn(self.now())
             else:
-                run.begin(self.now())
+                run.begin(self.now() + dark_ps)
         except Exception as error:  # whatever is wrong with one task, the others go on
             for job in jobs.values():
                 self.network.retire(job)
@@ -672,29 +672,31 @@ class World(AbstractContextManager["World"]):
             if not self._rounds.step(self._runs, self.now()):
                 break
         self._changes.follow()
-        for jobs in list(self._leaving):
+        for turns, jobs in list(self._leaving):
             if not any(map(self.network.lingers, jobs)):
-                self._leaving.remove(jobs)
+                self._leaving.remove((turns, jobs))
                 for job in jobs:
                     self.network.retire(job)
                 self._light()
 
-    def _light(self, coming: Iterable[Job] = ()) -> None:
-        """Where no turns are taken, the circuits that plans name: those of tasks that run, then of those that leave."""
+    def _light(self, coming: Iterable[Job] = ()) -> int:
+        """Light the circuits of plans that take no turns: of tasks that run, then of those that leave; ps until then.
+
+        Those that are there stay, whatever windows come.
+        """
         if isinstance(self.network, FlowJobs) or not self.topology.crossconnects:
-            return
-        if self._rounds.number or any(run.turns for run in self._runs.values()):
-            return
+            return 0
         lit: list[Link] = []
         ports: set[Hop] = set()
-        running = [job for run in self._runs.values() for job in run.jobs.values()]
-        for job in (*coming, *running, *(job for jobs in self._leaving for job in jobs)):
+        running = [job for run in self._runs.values() if not run.turns for job in run.jobs.values()]
+        leaving = [job for turns, jobs in self._leaving if not turns for job in jobs]
+        for job in (*coming, *running, *leaving):
             for link in circuits_of(job.plan):
                 ends = {(link.a, link.port_a), (link.b, link.port_b)}
                 if link not in lit and not ends & ports:
                     lit.append(link)
                     ports |= ends
-        self.network.fabric.reconfigure(None, lit)
+        return self._rounds.stand(tuple(lit))
 
     def _die(self, host: str, task: str | None) -> None:
         """Processes of a task, or of all, at a host end."""
@@ -755,7 +757,7 @@ class World(AbstractContextManager["World"]):
         if name in self._runs:
             self._ended[name] = self.running([name])[name]
             del self._runs[name]
-            self._leaving.append(list(run.jobs.values()))
+            self._leaving.append((run.turns, list(run.jobs.values())))
 
     def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
         """As :meth:`Changes.change_over` where nobody can be told: the task fails."""
