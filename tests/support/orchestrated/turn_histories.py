@@ -1,5 +1,6 @@
 """The same histories over an optical cross-connect: schedules on their way, tasks that join, circuits that move."""
 
+import contextlib
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -9,15 +10,16 @@ from p4reduce.base.errors import PlanError
 from p4reduce.base.records import from_json
 from p4reduce.control_plane.orchestrator.executor import circuits_of, is_read
 from p4reduce.control_plane.orchestrator.history import SchedulePhase
-from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling import Selection, policy_named
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.topologies.optical import oxc
+from tests.support.orchestrated.drawn import serving
 from tests.support.orchestrated.histories import OPTIONS, STATISTICS, Histories
 from tests.support.orchestrated.instant import PS_PER_US
 
-PODS = oxc(3, 2, 2, rate="10G")
+PODS = oxc(3, 2, 3, rate="10G")
 HOSTS = tuple(host.name for host in PODS.hosts)
 RATE = PODS.link_at("h1", 1).rate_bps
 LINKS = (("h1", "tor1"), ("h4", "tor2"), ("tor1", "oxc1"), ("tor3", "oxc1"))
@@ -50,6 +52,8 @@ def turn_tasks(draw):
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
     if draw(st.integers(0, 7)) == 0 and fields["workers"]:
         fields["workers"] = (*fields["workers"], "nobody")
+    if fields["workers"] and draw(st.integers(0, 3)) == 0:
+        fields = serving(fields) | {"server": draw(st.sampled_from(["", fields["server"]]))}
     return fields, late
 
 
@@ -57,7 +61,7 @@ class TurnHistories(Histories):
     """One database, one cross-connect; delta is longer than some rounds."""
 
     topology = PODS
-    options = replace(OPTIONS, schedule="tdm", delta_ps=5 * PS_PER_US)
+    options = replace(OPTIONS, schedule="tdm", delta_ps=5 * PS_PER_US, service_ports=1)
 
     @staticmethod
     def _policy(task, state, *, lanes=256):
@@ -129,6 +133,21 @@ class TurnHistories(Histories):
                 bonds = {link: link.rate_bps // RATE for link in window.circuits}
                 for switch in PODS.switches:
                     assert sum(width for link, width in bonds.items() if switch.name in (link.a, link.b)) <= 2
+        services = {
+            row.name for row in self.user.tasks((TaskState.SCHEDULED, *AT_WORK)) if row.task.serving is not None
+        }
+        standing = set()
+        for plan_row in self.user.plans((Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)):
+            if plan_row.task in services:
+                with contextlib.suppress(ValueError, KeyError, PlanError):  # somebody damaged it
+                    standing.update(circuits_of(from_json(Plan, plan_row.plan, "plan", topology=PODS)))
+        STATISTICS["circuits that stay looked at"] += len(standing)
+        ports = [end for link in standing for end in ((link.a, link.port_a), (link.b, link.port_b))]
+        assert len(ports) == len(set(ports)), "a port is that of two circuits that stay"
+        for row in rows:
+            for window in self.user.schedules.windows(row.number):
+                ends = {end for link in window.circuits for end in ((link.a, link.port_a), (link.b, link.port_b))}
+                assert not ends & set(ports), "a circuit that stays is in a schedule"
         active = self.user.schedules.active()
         if active is None:
             return
@@ -166,6 +185,6 @@ class TurnHistories(Histories):
         if not self.damaged:
             for row in self.user.tasks():
                 assert row.state in ENDED
-                if row.state == "finished":
+                if row.state == "finished" and row.task.serving is None:
                     named = [one for one in schedules if row.name in {plan.job for plan in one.schedule.jobs}]
                     assert named, "it finished without ever having had a turn"

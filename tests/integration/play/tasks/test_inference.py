@@ -208,11 +208,11 @@ def both_times(tmp_path, seed):
     chance = random.Random(seed)
     topology = leaf_spine(leaves=3, spines=chance.choice([1, 2]), hosts=4)
     hosts = chance.sample([host.name for host in topology.hosts], 8)
-    training = Task("train", hosts[0], tuple(hosts[1:4]), chance.randrange(2000, 20_000), 10, 20 * PS_PER_US)
+    training = Task("train", hosts[0], tuple(hosts[1:4]), chance.randrange(2000, 20_000), 5, 20 * PS_PER_US)
     asked = chat(
         server=hosts[4],
         clients=tuple(hosts[5:]),
-        rounds=30,
+        rounds=15,
         rate=chance.choice([5_000.0, 20_000.0]),
         training_ps=chance.choice([0, PS_PER_US]),
         seed=seed,

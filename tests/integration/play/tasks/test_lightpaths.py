@@ -152,7 +152,7 @@ def test_answers_have_slots_of_their_own_and_training_loses_nothing(tmp_path):
     assert latencies["worst_ps"] > 2 * 4 * PS_PER_US
 
 
-@pytest.mark.parametrize("seed", range(examples(2, 40)))
+@pytest.mark.parametrize("seed", range(examples(1, 40)))
 def test_kills_change_no_answer(tmp_path, seed):
     network, path, chance = cities(), tmp_path / "tasks.sqlite", random.Random(seed)
     with World(network.physical(), PROGRAM) as world:

@@ -257,7 +257,9 @@ def test_data_are_read_over_circuits_of_their_own_before_the_first_round(tmp_pat
 READING = ("installed read 1 of 3", "report restored")
 
 
-@pytest.mark.parametrize("step", [*READING, *(pytest.param(step, marks=pytest.mark.soak) for step in STEPS)])
+@pytest.mark.parametrize(
+    "step", [READING[-1], *(pytest.param(step, marks=pytest.mark.soak) for step in (READING[0], *STEPS))]
+)
 def test_a_kill_while_data_are_read(tmp_path, expected, step):
     steps, rows, found = run(tmp_path, reading_tasks(), turns(), kills=[KillAt(1, step), KillAt(1, step)])
     assert step in steps
@@ -265,7 +267,8 @@ def test_a_kill_while_data_are_read(tmp_path, expected, step):
     assert found == expected[1][some_tasks]
 
 
-@pytest.mark.parametrize("seed", range(examples(1, 60)))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(60))
 def test_kills_at_random_steps_while_data_are_read(tmp_path, expected, seed):
     chance = random.Random(seed)
     planes = chance.choice([1, 2])
@@ -275,7 +278,7 @@ def test_kills_at_random_steps_while_data_are_read(tmp_path, expected, seed):
     assert found == expected[1][some_tasks]
 
 
-@pytest.mark.parametrize("at_us", [40, 130])
+@pytest.mark.parametrize("at_us", [40, pytest.param(130, marks=pytest.mark.soak)])
 def test_a_home_that_ends_fails_who_reads_there_and_nobody_else(tmp_path, expected, at_us):
     """Before its data are asked for, and while they are on their way; nobody waits for an answer that never comes."""
     end = lambda world: world.damage.end_host("h12", at_ps=at_us * PS_PER_US)  # noqa: E731
