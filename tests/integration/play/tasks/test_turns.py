@@ -254,7 +254,7 @@ def test_data_are_read_over_circuits_of_their_own_before_the_first_round(tmp_pat
     }
 
 
-READING = ("installed read 1 of 3", "report restored")
+READING = ("installed read 1 of 3", *STEPS)
 
 
 @pytest.mark.parametrize(
