@@ -19,7 +19,7 @@ from tests.support.orchestrated.drawn import serving
 from tests.support.orchestrated.histories import OPTIONS, STATISTICS, Histories
 from tests.support.orchestrated.instant import PS_PER_US
 
-PODS = oxc(3, 2, 3, rate="10G")
+PODS = oxc(3, 2, 4, rate="10G")
 HOSTS = tuple(host.name for host in PODS.hosts)
 RATE = PODS.link_at("h1", 1).rate_bps
 LINKS = (("h1", "tor1"), ("h4", "tor2"), ("tor1", "oxc1"), ("tor3", "oxc1"))
@@ -61,7 +61,7 @@ class TurnHistories(Histories):
     """One database, one cross-connect; delta is longer than some rounds."""
 
     topology = PODS
-    options = replace(OPTIONS, schedule="tdm", delta_ps=5 * PS_PER_US, service_ports=1)
+    options = replace(OPTIONS, schedule="tdm", delta_ps=5 * PS_PER_US, service_ports=2)
 
     @staticmethod
     def _policy(task, state, *, lanes=256):
