@@ -65,7 +65,7 @@ def predicted(tmp_path, topology):
 @pytest.mark.parametrize(
     ("spec", "hosts", "elements"),
     [
-        ("leaf-spine:leaves=3,spines=2,hosts=2,servers=1", ("server1", "h1", "h3", "h5"), 700),
+        ("leaf-spine:leaves=3,spines=2,hosts=2,servers=1", ("server1", "h1", "h3"), 300),
         ("leaf-spine:leaves=3,spines=2,hosts=2,servers=1", ("h2", "h1"), 1),
         pytest.param("fat-tree:k=4", ("h1", "h2", "h5", "h9", "h14"), 64, marks=pytest.mark.soak),
         pytest.param("nobel-us", ("Ithaca-h1", "Pittsburgh-h1"), 200, marks=pytest.mark.soak),
@@ -141,7 +141,8 @@ def test_chosen_hosts_move_and_get_the_model(tmp_path):
     assert rescue["what"] == "rescue"
 
 
-@pytest.mark.parametrize("slots", ["value", pytest.param("whole", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("slots", ["value", "whole"])
 def test_where_slots_are_given_by_value_it_needs_none(tmp_path, slots):
     rows, _, _ = run(tmp_path, [BLOCKS, BESIDE], options=replace(OPTIONS, slots=slots), slots=16)
     assert {row.state for row in rows.values()} == {TaskState.FINISHED}, [row.reason for row in rows.values()]
