@@ -102,7 +102,7 @@ bench-loss: PARTS = bounds,loss,heavy,real-udp,real-veth,row,guesses,wrong-guess
 bench-strangers: PARTS = strangers  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
 bench-start: PARTS = start,scale,from-nothing  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is; fat-trees of 1,024 and 3,456 hosts, large tensors
 bench-real: PARTS = veth-forwarding,veth-aggregation,udp-forwarding,udp-aggregation  ## the embedded switch on veth ports (needs namespaces) and UDP sockets: packets a second, CPU a frame
-bench-live: PARTS = live,live-commands  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
+bench-live: PARTS = live,live-commands  ## what the live page costs a run, with the page closed and with the page open: BENCH='--pairs 20' or --json
 bench-machines: PARTS = carrying  ## what TLS adds to a collective of ranks on other machines, beside a Unix socket
 bench-dataplane bench-fabric bench-plans bench-loss bench-strangers bench-start bench-real bench-live bench-machines: $(WARM)
 	@$(BIN)/python -m studies bench --parts $(PARTS) --out out/$@ $(BENCH)

@@ -151,6 +151,58 @@ def lay_circuits(
     return tuple(_as_links(placed, parallel) for placed in laid)
 
 
+Joined = Mapping[frozenset[str], tuple[Link, ...]]
+"""by two switches, all circuits of the configuration in which they are joined"""
+
+
+def joined(topology: Topology, size: Mapping[frozenset[str], int]) -> Joined:
+    """Configurations in which all of these pairs of switches are joined, each in one of them.
+
+    The most bytes first; a port that nobody else needs goes to the pair with the most bytes for each of its circuits.
+
+    Parameters
+    ----------
+    topology : Topology
+        With cross-connects.
+    size : mapping of int
+        Bytes between two switches.
+    """
+    fibres = {name: len(own) for name, own in uplinks(topology).items()}
+    place = {switch.name: number for number, switch in enumerate(topology.switches)}
+    left = sorted(size, key=lambda pair: (-size[pair], sorted(pair)))
+    found: dict[frozenset[str], tuple[Link, ...]] = {}
+    while left:
+        free, chosen = dict(fibres), Counter[frozenset[str]]()
+
+        def give(pair: frozenset[str], free: dict[str, int] = free, chosen: Counter[frozenset[str]] = chosen) -> bool:
+            if not all(free[name] for name in pair):
+                return False
+            chosen[pair] += 1
+            free.update({name: free[name] - 1 for name in pair})
+            return True
+
+        for pair in left:
+            give(pair)
+        while any(give(pair) for pair in sorted(chosen, key=lambda pair: (-size[pair] / chosen[pair], sorted(pair)))):
+            pass
+        try:
+            circuits = _laid(topology, chosen, place)
+        except TopologyError:  # of two planes: what cannot be halved
+            chosen = Counter(left[:1])
+            circuits = _laid(topology, chosen, place)
+        found |= dict.fromkeys(chosen, circuits)
+        left = [pair for pair in left if pair not in chosen]
+    return found
+
+
+def _laid(topology: Topology, counts: Mapping[frozenset[str], int], place: Mapping[str, int]) -> tuple[Link, ...]:
+    matrix = [[0] * len(place) for _ in place]
+    for pair, count in counts.items():
+        a, b = (place[name] for name in pair)
+        matrix[a][b] = matrix[b][a] = count
+    return lay_circuits(topology, [matrix])[0]
+
+
 def view(topology: Topology, circuits: Iterable[Link]) -> View:
     """The network of hosts and switches with these circuits, which come from :func:`lay_circuits`.
 

@@ -167,12 +167,18 @@ class Admission:
             for row in rows:
                 if fault := self._fault(row):
                     self._reject(row, fault)
+                elif row.task.serving is not None:
+                    self._schedule(row)  # it takes no turn
                 else:
                     self._store.note_waiting(row.name, "it has just arrived")
                     self.room = True
         while not turns.changing and (self.room or not self._store.any_at_work()):
             self.room = False
             rows = list(islice(self._queue.candidates(), _TOGETHER))
+            for row in [row for row in rows if row.task.serving is not None]:
+                self._schedule(row)
+                self._queue.tried(row)
+                rows.remove(row)
             for one in turns.admit(rows) if rows else ():
                 if one.fault:
                     self._reject(one.row, one.reason)
@@ -192,8 +198,6 @@ class Admission:
             return fault or self._turns.fault(row.task)
         if self._lightpaths is not None:
             return fault or self._lightpaths.fault(row.task)
-        if row.task.exchange == "a2a" and not fault:
-            return "kind: a2a: blocks are exchanged in turns; run it over a topology with a cross-connect (--schedule)"
         return fault or self._placer.fault(row.task, self._lanes) or self._selector.fault(row.task)
 
     def _retry(self) -> None:
@@ -263,17 +267,23 @@ class Admission:
         return True
 
     def _place(self, task: Task, state: NetworkState) -> Placement | None:
-        """Hosts for a task that does not name them all; None for one that does. `PlanError` when none fit now."""
+        """Hosts for a task that does not name them all; None for one that does. `PlanError` when there are none now."""
+        if task.serving is not None and self._lightpaths is not None:
+            return self._lightpaths.serve(task, self._computing)
+        if task.serving is not None and self._turns is not None:
+            return self._turns.standing.serve(task, self._computing)
         if task.serving is not None:
             return self._placer.serve(task, state, self._lanes)
         return None if task.wanted is None else self._placer.choose(task, state)
 
     def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
         """Plans for a new task; `PlanError` when there are none."""
-        if task.serving is not None:
-            return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if self._lightpaths is not None:
             return self._lightpaths.propose(task)
+        if task.serving is not None and self._turns is not None:
+            return self._turns.standing.propose(task)
+        if task.serving is not None:
+            return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if choice is not None:
             return self._installer.propose(choice.decision)
         if self._options.slots != "first":

@@ -7,7 +7,7 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.orchestrator.admission import Admission, Queue
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Report, Role
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Report, Role, is_read
 from p4reduce.control_plane.orchestrator.giving import Giver, KindsOf, Mover, Placer
 from p4reduce.control_plane.orchestrator.installer import Installer
 from p4reduce.control_plane.orchestrator.lightpaths import Lightpaths
@@ -302,6 +302,9 @@ class Orchestrator:
             self._consider = self.admission.room = self.giver.due = True
         elif report.kind == "restored":
             self.store.history.note_restored(report)
+            for plan in self.store.plans((Phase.INSTALLED, Phase.ACTIVE), report.task):
+                if is_read(plan.role):
+                    self.store.set_phase(plan.generation, Phase.REMOVING)
         elif report.kind == "finished":
             self._end(report.task, TaskState.FINISHED, report.at_ps, digest=str(report.data["digest"]))
         elif report.kind == "failed":

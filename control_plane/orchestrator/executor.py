@@ -416,9 +416,28 @@ def roles(count: int, *, trees: bool) -> tuple[Role, ...]:
     return tuple(f"tree {number + 1} of {count}" for number in range(count)) if trees else ("upload", "broadcast")
 
 
+_READ: Final = "read"
+
+
+def read_roles(count: int) -> tuple[Role, ...]:
+    """Of the plans over which hosts of a task read their data, each of one home and one reader."""
+    return tuple(f"{_READ} {number + 1} of {count}" for number in range(count))
+
+
+def is_read(role: Role) -> bool:
+    """Whether it is one of :func:`read_roles`."""
+    return role.startswith(_READ)
+
+
 def are_all(found: Collection[Role]) -> bool:
-    """Whether these are the roles of all jobs of a task."""
-    return bool(found) and any({*found} == {*roles(len(found), trees=trees)} for trees in (False, True))
+    """Whether these are the roles of all jobs of a task, and of all its reads or none."""
+    reads = {role for role in found if is_read(role)}
+    jobs = {*found} - reads
+    return (
+        bool(jobs)
+        and reads == {*read_roles(len(reads))}
+        and any(jobs == {*roles(len(jobs), trees=trees)} for trees in (False, True))
+    )
 
 
 @dataclass(frozen=True)
@@ -514,7 +533,8 @@ class Order:
     ``plans`` has one installed plan for each of the task's :func:`roles`, in this order. ``training_ps`` is how long
     each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and broadcast. A
     task that infers has a plan for each client, and ``training_ps`` says how long its server computes for a request.
-    ``reads``: data that hosts read over the network before they begin. ``schedule``: the number of the first schedule
+    ``reads``: data that hosts read over the network before they begin. ``read_plans``: of a task that takes turns, an
+    installed plan for each home and reader, in the network that is lit then. ``schedule``: the number of the first schedule
     in which the task takes turns; None: it takes none. ``ranks``: ranks of the workers, where some of the first workers
     have died; (): 0, 1, ... ``anew``: hosts where a new process replaces one that died. ``attempt``: how often the task
     has been restarted; from 1 on it continues from its last checkpoint.
@@ -529,6 +549,7 @@ class Order:
     ranks: tuple[int, ...] = ()
     anew: tuple[str, ...] = ()
     attempt: int = 0
+    read_plans: Mapping[Role, Plan] = field(default_factory=dict)
 
     @property
     def all_ranks(self) -> tuple[int, ...]:
@@ -699,6 +720,12 @@ class Executor(Protocol):
 
     def links_down(self) -> set[Hop]:
         """Links without a carrier, in both directions."""
+
+
+def lit_of(plan: Plan) -> tuple[Link, ...]:
+    """All links between switches of a plan's network; in a view these are the circuits that are lit."""
+    hosts = {host.name for host in plan.topology.hosts}
+    return tuple(link for link in plan.topology.links if not hosts & {link.a, link.b})
 
 
 def circuits_of(plan: Plan) -> tuple[Link, ...]:

@@ -23,7 +23,7 @@ from p4reduce.control_plane.placement.policies import Contender, whole_trees
 from p4reduce.control_plane.placement.services import check_objective, paths_of, server_of
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import window_range
-from p4reduce.control_plane.plans.problem import RingLayout, TreeLayout, power_of_two
+from p4reduce.control_plane.plans.problem import MeshLayout, RingLayout, TreeLayout, power_of_two
 from p4reduce.control_plane.scheduling import Decision, Policy, plan_requests, policy_named
 from p4reduce.control_plane.scheduling.task import Task, Wanted
 from p4reduce.control_plane.scheduling.view import DIRECTIONS, NetworkState, loads
@@ -65,6 +65,8 @@ class Kind:
         if isinstance(self.decision.upload, RingLayout):
             members = len(self.decision.upload.order)
             bits *= (members - 1) / members
+        elif isinstance(self.decision.upload, MeshLayout):
+            bits *= 2  # dispatch, combine
         return training_s + bits * total
 
 
@@ -139,12 +141,15 @@ class KindsOf:
         return tuple(found)
 
     def _hosts(self, task: Task, state: NetworkState) -> Kind | None:
-        """A ring, or paths to the server, whichever takes less time; None where neither fits."""
+        """A ring, or paths to the server, whichever takes less time; None where neither fits.
+
+        For a task that states what its hosts exchange, that exchange.
+        """
         found = []
-        names = ("ring",) if task.exchange is not None else ("ring", "spff")
-        for name in names if task.aggregation != "switches" else ():
+        policies = [self._policy] if task.exchange is not None else [policy_named("ring"), policy_named("spff")]
+        for policy in policies if task.aggregation != "switches" else ():
             try:
-                found.append(Kind(policy_named(name)(task, state, lanes=self._lanes), {}))
+                found.append(Kind(policy(task, state, lanes=self._lanes), {}))
             except PlanError:
                 continue
         return min(found, key=lambda kind: kind.seconds(state, 0.0), default=None)

@@ -18,7 +18,9 @@ from p4reduce.control_plane.orchestrator.executor import (
     ComputingManager,
     Executor,
     Order,
+    Read,
     Role,
+    read_roles,
     roles,
 )
 from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
@@ -352,8 +354,7 @@ class Installer:
         pace_ps: least time between chunks of a worker.
         """
         requests = plan_requests(decision, job=0)
-        taken = {proposal.plan.job for proposal in beside}
-        keys = [key for key in self.store.free_keys(len(requests) + len(taken)) if key[0] not in taken][: len(requests)]
+        keys = self._keys(len(requests), beside)
         named = [
             (role, replace(request, job=job, epoch=epoch, pace_ps=pace_ps or request.pace_ps))
             for role, request, (job, epoch) in zip(
@@ -362,22 +363,52 @@ class Installer:
         ]
         return self._whole(decision, named, view) if whole else self._plan(decision, named, view)
 
-    def propose_for(self, decisions: Sequence[Decision], rows: Sequence[PlanRow] = ()) -> list[Proposal]:
-        """Plan each of these one-client decisions of one task: as new jobs, or as the next epochs of ``rows``.
+    def propose_reads(
+        self, ways: Sequence[Read], views: Sequence[Topology], beside: Sequence[Proposal]
+    ) -> list[Proposal]:
+        """A plan for each home and reader, in the network that is lit for it. `PlanError`: nothing is taken."""
+        lanes, proposals = self.controller.program.lanes, list[Proposal]()
+        keys = self._keys(len(ways), beside)
+        try:
+            for role, (home, reader, _), view, (job, epoch) in zip(
+                read_roles(len(ways)), ways, views, keys, strict=True
+            ):
+                request = PlanRequest("ps", job=job, epoch=epoch, workers=(reader,), server=home, lanes=lanes)
+                proposals.append(Proposal(role, self.controller.plan(request, view), {}))
+        except BaseException:
+            self.withdraw(proposals)
+            raise
+        return proposals
 
-        `PlanError`: nothing is taken.
+    def _keys(self, count: int, beside: Sequence[Proposal]) -> list[tuple[int, int]]:
+        """Free keys, of other jobs than plans that are not written down yet."""
+        taken = {proposal.plan.job for proposal in beside}
+        return [key for key in self.store.free_keys(count + len(taken)) if key[0] not in taken][:count]
+
+    def propose_for(
+        self,
+        decisions: Sequence[Decision],
+        rows: Sequence[PlanRow] = (),
+        *,
+        view: Topology | None = None,
+        beside: Sequence[Proposal] = (),
+        pace_ps: int | None = None,
+    ) -> list[Proposal]:
+        """A plan for each of these decisions of one task, of one client each: new jobs, or the next epochs of ``rows``.
+
+        The others as of :meth:`propose`. `PlanError`: nothing is taken.
         """
         if rows:
             keys = [(row.job, self.store.next_epoch(row.job)) for row in rows]
         else:
-            keys = self.store.free_keys(len(decisions))
+            keys = self._keys(len(decisions), beside)
         proposals: list[Proposal] = []
         try:
             for role, decision, (job, epoch) in zip(
                 [row.role for row in rows] or roles(len(decisions), trees=True), decisions, keys, strict=True
             ):
-                request = replace(plan_requests(decision, job=job)[-1], epoch=epoch)
-                proposals += self._plan(decision, [(role, request)], None)
+                request = replace(plan_requests(decision, job=job)[-1], epoch=epoch, pace_ps=pace_ps)
+                proposals += self._plan(decision, [(role, request)], view)
         except BaseException:
             self.withdraw(proposals)
             raise
@@ -524,7 +555,7 @@ class Installer:
         with self.store.transaction():
             if order.attempt:
                 self.store.history.drop_rounds(name, self.executor.running([name])[name].round)
-            for plan in order.plans.values():
+            for plan in (*order.plans.values(), *order.read_plans.values()):
                 self.store.set_phase(plan.generation, Phase.ACTIVE)
             self.store.change(name, TaskState.RUNNING, self.executor.now())
         self.checkpoint("recorded start")

@@ -112,6 +112,8 @@ class Options:
         Tasks get lightpaths of this network, by a policy of `control_plane/optical` that aggregates on the way.
     delta_ps : int
         Time in which ports of the cross-connect whose circuits change carry nothing.
+    service_ports : int
+        Ports of every switch to cross-connects that no schedule uses: circuits of tasks that infer, which stay.
     slots : 'first', 'whole' or 'value'
         Distribution of switch slots. first: tasks take free slots in order of arrival; a tree with too few aggregates
         where it can. whole: in order of arrival, tasks get a whole tree, or their hosts add up. value: at each arrival
@@ -140,6 +142,7 @@ class Options:
     wdm: Wdm | None = None
     grooming: str = "groom-agg"
     delta_ps: int = 200 * PS_PER_US
+    service_ports: int = 0
     slots: Literal["first", "whole", "value"] = "first"
     move: float | None = None
     forecast: str = ""

@@ -333,7 +333,7 @@ class Recovery:
         if are_all(plans) and all(map(inventory.complete, plans.values())):
             try:
                 order = order_of(task.task, plans, self._computing, task.wanted, attempt=task.attempt)
-                if self._turns is not None:
+                if self._turns is not None and task.task.serving is None:
                     order = replace(order, schedule=self._turns.holding.number())
                 self._installer.begin(order)
             except (RefusedError, PlanError) as error:  # PlanError: host profiles have changed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Order, Report, Role, ranks_at
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Order, Report, Role, is_read, ranks_at
 from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
 from p4reduce.control_plane.orchestrator.options import ENDED, Phase, RefusedError, TaskState
@@ -35,9 +35,13 @@ def order_of(
 ) -> Order:
     """The order to run a task. ``wanted``: the task's request for hosts, which says what data they read.
 
+    ``plans``: the plans of its jobs, and of its reads where it takes turns.
+
     ``ranks``, ``anew`` and ``attempt`` as in the order. In a ring every host adds up about one model, like the server
     of a tree.
     """
+    reading = {role: plan for role, plan in plans.items() if is_read(role)}
+    plans = {role: plan for role, plan in plans.items() if role not in reading}
     upload = next(iter(plans.values()))
     if task.serving is not None:
         return Order(task, plans, {task.server: computing.answering_ps(task)}, attempt=attempt)
@@ -54,6 +58,7 @@ def order_of(
         ranks=ranks,
         anew=anew,
         attempt=attempt,
+        read_plans=reading,
     )
 
 
@@ -275,5 +280,5 @@ class Replanner:
 
 def _described(plan: Plan, count: int, workers: Sequence[str]) -> str:
     kind = f"tree of {plan.root}" if plan.in_network else "ring" if plan.ring else "paths to its server"
-    kind = f"{count} trees" if plan.exchanged and count > 1 else kind
+    kind = "all to all" if plan.mesh else f"{count} trees" if plan.exchanged and count > 1 else kind
     return f"{kind}, workers {', '.join(workers)}"

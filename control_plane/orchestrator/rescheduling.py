@@ -241,9 +241,10 @@ class Rescheduler:
         if self._losses.died(row.name):
             self._give_up(row, cause.text if cause else "", "no other process could take its place")
             return
-        if self._installer.options.wdm is not None:
+        options = self._installer.options
+        if options.wdm is not None or (options.schedule and row.task.serving is not None):
             if cause is not None and cause.must:
-                self._give_up(row, cause.text, "tasks keep their lightpaths")
+                self._give_up(row, cause.text, "tasks keep their lightpaths, and services their circuits")
             return
         if self._exchanges(row):
             self._give_up(row, cause.text if cause else "", "its hosts find no other plans")

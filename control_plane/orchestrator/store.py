@@ -39,7 +39,7 @@ from p4switch.base.closing import Closable
 # The tables of the database, and how to open it. `docs/scheduling.md` explains them.
 
 
-VERSION: Final = 2
+VERSION: Final = 3
 """version of the tables; a database with another version is refused"""
 APPLICATION: Final = 0x50345244
 """'P4RD': the application id that marks the file as a database of p4reduce"""
@@ -82,7 +82,8 @@ CREATE TABLE changes (
 CREATE TABLE plans (
     generation INTEGER PRIMARY KEY,
     task TEXT NOT NULL REFERENCES tasks (name),
-    role TEXT NOT NULL CHECK (role IN ('both', 'upload', 'broadcast') OR role LIKE 'tree % of %'),
+    role TEXT NOT NULL CHECK (role IN ('both', 'upload', 'broadcast') OR role LIKE 'tree % of %'
+        OR role LIKE 'read % of %'),
     job INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     phase TEXT NOT NULL CHECK (phase IN ('installing', 'installed', 'active', 'removing', 'removed')),

@@ -1,18 +1,28 @@
 """Tasks that take turns over an optical cross-connect: admission to the schedule, and the change to the next one."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Role, Timetable, TurnWindow, circuits_of
+from p4reduce.control_plane.orchestrator.executor import (
+    ComputingManager,
+    Read,
+    Role,
+    Timetable,
+    TurnWindow,
+    circuits_of,
+    is_read,
+)
 from p4reduce.control_plane.orchestrator.history import PlanRow, SchedulePhase, TaskRow
 from p4reduce.control_plane.orchestrator.installer import Admitted, Installer, Inventory, Proposal, Refused, round_bytes
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.replanning import order_of
-from p4reduce.control_plane.placement import Placement
+from p4reduce.control_plane.orchestrator.standing import Standing
+from p4reduce.control_plane.placement import Placement, reads
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import NetworkState, Policy
@@ -22,7 +32,7 @@ from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule, turns
 from p4reduce.control_plane.tdm.switched import join
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop, TopologyError
-from p4reduce.topologies.optical import lay_circuits, uplinks, view
+from p4reduce.topologies.optical import Joined, joined, lay_circuits, uplinks, view
 from p4switch.base.safe_yaml import one_line
 from p4switch.base.values import PS_PER_S
 
@@ -69,12 +79,8 @@ def job_of(task: Task) -> TdmJob:
     Raises `TdmError` for a task that cannot take turns.
     """
     where = f"task {task.name[:40]}"
-    if task.serving is not None:
-        raise TdmError(f"{where}: kind: a task that infers takes no turns; run it over another topology")
     if task.select is not None:
         raise TdmError(f"{where}: select: local models of tasks that take turns are not selected; leave it out")
-    if task.wanted is not None and task.wanted.shards:
-        raise TdmError(f"{where}: shards: tasks that take turns read no data over circuits of others; leave them out")
     hosts: tuple[str, ...] = ()
     if task.wanted is None:
         hosts = (task.server, *task.workers)
@@ -277,7 +283,7 @@ class Holding:
 
         `TdmError` when tasks run and the database has no readable schedule of them.
         """
-        running = {row.name: row.task for row in self._store.tasks(AT_WORK)}
+        running = {row.name: row.task for row in self._store.tasks(AT_WORK) if row.task.serving is None}
         if not running:
             return None, [], {}
         row = self._store.schedules.active()
@@ -375,9 +381,11 @@ class Turns:
         self._computing, self._fail, self._started = computing, fail, started
         self.holding = Holding(installer, see)
         self._store, self._executor = installer.store, installer.executor
-        self._topology = installer.controller.topology
+        self._network = network_of(installer.controller.topology, installer.options.delta_ps)
+        self.standing = Standing(installer, self._network.ports)
         self._lanes = installer.controller.program.lanes
-        self._network = network_of(self._topology, installer.options.delta_ps)
+        self._topology = self.standing.for_turns
+        self._network = replace(self._network, ports=self._network.ports - installer.options.service_ports)
         computing.in_turns = True
 
     @property
@@ -392,11 +400,16 @@ class Turns:
     # --- admission
 
     def fault(self, task: Task) -> str:
-        """Reason why a task can never take turns here; empty where it may."""
+        """Reason why a task can never take turns here, or be served beside them; empty where it may."""
+        if task.serving is not None:
+            return self.standing.fault(task)
         if task.on_failure == "shrink":
             return "on_failure: where tasks take turns none goes on with fewer workers; take 'abort' or 'raise'"
         if task.max_restarts:
             return "max_restarts: where tasks take turns none begins anew; leave it out"
+        homes = () if task.wanted is None else task.wanted.shards
+        if unknown := sorted({*homes} - {host.name for host in self._topology.hosts}):
+            return f"shards: {unknown[0]!r} is no host of the topology"
         known = self._computing.slots()
         few = [host for host in task.workers or known if known.get(host, task.slots) < task.slots]
         if few:  # in its turn a task has all slots of its hosts, and the number of its hosts is fixed
@@ -475,11 +488,12 @@ class Turns:
         new: list[Admitted] = []
         row = accepted[-1]
         try:
+            circuits = self._circuits_to_read([(row, self._placed(row, schedule)) for row in accepted])
             for name in [plan.job for plan in schedule.jobs]:
                 if found := self._moved(name, windows, planned):
                     moved[name] = planned[name] = found
             for row in accepted:
-                one = self._admitted(row, schedule, windows, planned)
+                one = self._admitted(row, schedule, windows, planned, circuits)
                 new.append(one)
                 planned[row.name] = one.proposals
         except (StoreError, sqlite3.Error):
@@ -507,6 +521,7 @@ class Turns:
         schedule: Schedule,
         windows: Sequence[TurnWindow],
         planned: Mapping[str, Sequence[Proposal]],
+        circuits: Joined,
     ) -> Admitted:
         task = self._placed(row, schedule)
         placement = None
@@ -518,17 +533,48 @@ class Turns:
         beside = [one for own in planned.values() for one in own]
         proposals = self._installer.propose(decision, state.topology, beside)
         try:
-            order_of(task, {one.role: one.plan for one in proposals}, self._computing)  # raises if it cannot run
+            plans = {one.role: one.plan for one in proposals}
+            order = order_of(task, plans, self._computing, row.task.wanted)  # raises if it cannot run
+            proposals += self._propose_reads(task, order.reads, circuits, [*beside, *proposals])
         except BaseException:
             self._installer.withdraw(proposals)
             raise
         return Admitted(row, task, placement, proposals)
 
+    def _circuits_to_read(self, placed: Sequence[tuple[TaskRow, Task]]) -> Joined:
+        """Of all tasks that are about to begin; :func:`~p4reduce.topologies.optical.joined`."""
+        switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
+        wanted: Counter[frozenset[str]] = Counter()
+        for row, task in placed:
+            if row.task.wanted is not None:
+                for pair in reads(row.task.wanted, task.workers):
+                    wanted[frozenset(map(switch_of.__getitem__, pair))] += row.task.wanted.shard_bytes
+        return joined(self._topology, {pair: size for pair, size in wanted.items() if len(pair) > 1})
+
+    def _propose_reads(
+        self, task: Task, ways: Sequence[Read], circuits: Joined, beside: Sequence[Proposal]
+    ) -> list[Proposal]:
+        """Plans over which a task's hosts read their data; `PlanError` where a link is down."""
+        switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
+        views = [
+            view(self._topology, circuits.get(frozenset((switch_of[home], switch_of[reader])), ()))
+            for home, reader, _ in ways
+        ]
+        found = self._installer.propose_reads(ways, views, beside)
+        down = self._executor.links_down()
+        for one in found if down else ():
+            for hop in (hop for pair in one.plan.paths for hop in one.plan.path_hops(*pair)):
+                if hop in down:
+                    self._installer.withdraw(found)
+                    neighbour = self._topology.neighbour(*hop)
+                    raise PlanError(f"task {task.name}: shards: link {hop[0]} - {neighbour} is down")
+        return found
+
     def _moved(
         self, name: str, windows: Sequence[TurnWindow], planned: Mapping[str, Sequence[Proposal]]
     ) -> list[Proposal]:
         """Plans for a running task whose circuits would move; empty where its circuits stay."""
-        rows = self._store.plans((Phase.ACTIVE,), name)
+        rows = [row for row in self._store.plans((Phase.ACTIVE,), name) if not is_read(row.role)]
         lit = {link for window in windows if name in window.tasks for link in window.circuits}
         if not rows or all(set(circuits_of(self._installer.plan_of(row))) <= lit for row in rows):
             return []
@@ -589,7 +635,8 @@ class Turns:
             return  # refused
         for one in new:
             if self._store.task(one.row.name).state is TaskState.SCHEDULED:
-                order = order_of(one.task, {each.role: each.plan for each in one.proposals}, self._computing)
+                plans = {each.role: each.plan for each in one.proposals}
+                order = order_of(one.task, plans, self._computing, one.row.task.wanted)
                 try:
                     self._installer.begin(replace(order, schedule=number))
                 except RefusedError as error:
@@ -600,7 +647,9 @@ class Turns:
     def _why(self, number: int, schedule: Schedule, one: Admitted) -> dict[str, object]:
         plan = schedule.plan(one.row.name)
         return {
-            "round_bytes": sum(round_bytes(one.task, each.role, each.plan) for each in one.proposals),
+            "round_bytes": sum(
+                round_bytes(one.task, each.role, each.plan) for each in one.proposals if not is_read(each.role)
+            ),
             "schedule": number,
             "scheduler": schedule.policy,
             "group": plan.process + 1,
@@ -639,17 +688,21 @@ class Turns:
             if rows:
                 self._store.change(task.name, TaskState.RESCHEDULED, at_ps, f"circuits of schedule {number}")
 
+    def _opening(self) -> list[PlanRow]:
+        """Plans that come with a schedule."""
+        return [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).task.serving is None]
+
     # --- dropping a schedule
 
     def drop(self, reason: str, *, fails: bool = False) -> None:
         """Drop the pending schedule; its new tasks wait again, or fail."""
         row = self._store.schedules.open()
-        scheduled = self._store.tasks([TaskState.SCHEDULED])
+        scheduled = [task for task in self._store.tasks([TaskState.SCHEDULED]) if task.task.serving is None]
         now = self._executor.now()
         with self._store.transaction():
             if row is not None:
                 self._store.schedules.set_phase(row.number, SchedulePhase.DROPPED)
-            for plan in self._store.plans(_OPENING):
+            for plan in self._opening():
                 if self._store.task(plan.task).state not in ENDED:
                     self._store.set_phase(plan.generation, Phase.REMOVING)
                     self._store.history.drop_swap(plan.job, plan.epoch)
@@ -671,7 +724,7 @@ class Turns:
                     self._store.schedules.set_phase(row.number, SchedulePhase.SET)
                 self._installer.checkpoint("recorded schedule")
             return
-        plans = [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).state not in ENDED]
+        plans = [plan for plan in self._opening() if self._store.task(plan.task).state not in ENDED]
         windows = self.holding.windows(row.number)
         if row.schedule is None or not self._everybody(row.schedule, windows, plans):
             self.drop("its schedule in the database is damaged")
@@ -687,6 +740,7 @@ class Turns:
     def _everybody(self, schedule: Schedule, windows: Sequence[TurnWindow], plans: Sequence[PlanRow]) -> bool:
         """Whether each task of a schedule has exactly one turn, with all circuits of its trees to be installed."""
         lit = {name: set(window.circuits) for window in windows for name in window.tasks}
+        plans = [plan for plan in plans if not is_read(plan.role)]
         if sorted(name for window in windows for name in window.tasks) != sorted(plan.job for plan in schedule.jobs):
             return False
         return all(set(circuits_of(self._installer.plan_of(plan))) <= lit.get(plan.task, set()) for plan in plans)

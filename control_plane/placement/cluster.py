@@ -222,8 +222,10 @@ class Racks:
         return known
 
     def _find(self, wanted: frozenset[str], roots: frozenset[str]) -> tuple[Way, ...]:
-        total = {root: sum(self.distance(switch, root) for switch in wanted) for root in roots}
-        total = {root: distance for root, distance in total.items() if distance <= len(self._switches) * len(wanted)}
+        reached = [
+            root for root in roots if all(self.distance(switch, root) <= len(self._switches) for switch in wanted)
+        ]
+        total = {root: sum(self.distance(switch, root) for switch in wanted) for root in reached}
         if not total:
             return ()
         least = min(total.values())
@@ -368,6 +370,18 @@ def ring_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
     share = 2.0 * (n - 1) / n
     copies = {racks.uplink(host): share for host in hosts}
     copies |= {racks.link(switch, up): share for switch, up in way.parent.items()}
+    return Copies(way, copies)
+
+
+def mesh_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
+    """Blocks between every two hosts along a way, there and back (dispatch, combine), each as long as a model."""
+    n = len(hosts)
+    copies = {racks.uplink(host): 2.0 * (n - 1) for host in hosts}
+    below = Counter(racks.of[host] for host in hosts)
+    for switch in _deepest_first(way, below):
+        if switch != way.root:
+            copies[racks.link(switch, way.parent[switch])] = 2.0 * below[switch] * (n - below[switch])
+            below[way.parent[switch]] += below[switch]
     return Copies(way, copies)
 
 
@@ -550,16 +564,23 @@ class Cluster:
     def load(self, task: Task, hosts: Sequence[str], server: str = "", way: Way | None = None) -> Load:
         """The predicted load of a task at these hosts, over the best tree or, if allowed, ring.
 
-        The best has the shortest time on its busiest link, given the load of running tasks.
+        For a task that states what its hosts exchange, that exchange. The best has the shortest time on its busiest
+        link, given the load of running tasks.
         """
         bits = 32.0 * task.elements
         compute = task.training_ps / PS_PER_S * max((self.slowdown.get(host, 1.0) for host in hosts), default=1.0)
-        racks = {self.racks.of[host] for host in (*hosts, *([server] if server else []))}
+        members = (*hosts, *([server] if server else []))
+        racks = {self.racks.of[host] for host in members}
         options = []
-        trees = self.racks.ways(racks, self.able) if way is None else (way,)
-        options += [tree_copies(self.racks, hosts, one, self.able, server) for one in trees if one.root in self.able]
-        if self.rings or not options:
-            options += [ring_copies(self.racks, hosts, one) for one in self.racks.ways(racks)]
+        if task.exchange is not None:
+            copies = {"rar": ring_copies, "a2a": mesh_copies}[task.exchange]
+            options += [copies(self.racks, members, one) for one in self.racks.ways(racks)]
+        else:
+            trees = self.racks.ways(racks, self.able) if way is None else (way,)
+            usable = [one for one in trees if one.root in self.able]
+            options += [tree_copies(self.racks, hosts, one, self.able, server) for one in usable]
+            if self.rings or not options:
+                options += [ring_copies(self.racks, hosts, one) for one in self.racks.ways(racks)]
         if not options:
             raise Rejection(f"task {task.name}: no way joins its hosts")
         best = min(options, key=lambda one: self.lasts(one.copies))

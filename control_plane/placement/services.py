@@ -12,7 +12,14 @@ from p4reduce.control_plane.placement.cluster import FULL, Cluster, Way, iterati
 from p4reduce.control_plane.plans.problem import StarLayout
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes, frame_time_ps
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import Decision, Rejection, View, decision_of, policy_named
+from p4reduce.control_plane.scheduling.view import (
+    Decision,
+    NetworkState,
+    Rejection,
+    View,
+    decision_of,
+    policy_named,
+)
 
 FIRST: Final = 7
 """class of requests and answers: above all training traffic"""
@@ -87,6 +94,18 @@ def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
             taken.update(dict.fromkeys(_links(cluster, path), task.reserved_bps))
         state.reserve(decision.demand_bps)
         found.append(decision)
+    return found
+
+
+def paths_within(task: Task, state: NetworkState, lanes: int) -> list[Decision]:
+    """The shortest path for each client in a part of a network; class and errors as of `paths_of`.
+
+    state: it reserves there what the paths take.
+    """
+    task, found = replace(task, priority=FIRST if task.priority is None else task.priority), []
+    for client in task.workers:
+        found.append(policy_named("spff")(replace(task, workers=(client,)), state, lanes=lanes))
+        state.reserve(found[-1].demand_bps)
     return found
 
 

@@ -18,7 +18,7 @@ from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.asynchronous import Clockwork
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
-from p4reduce.play.tasks.task_run import Reading, read_keys
+from p4reduce.play.tasks.reading import Reading, read_keys
 from p4reduce.topologies import load
 from p4switch.base.values import PS_PER_S
 from studies.frame import column, record, scaled

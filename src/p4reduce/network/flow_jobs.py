@@ -16,6 +16,7 @@ from p4reduce.control_plane.counters import Operation, predict
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.flow import FlowNetwork, Transfer
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
+from p4reduce.network.jobs.specs import exchanged
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Link, Topology
@@ -226,6 +227,10 @@ def _deliver(workers: Sequence[Post], server: Post | None) -> None:
     if collective is Collective.PULL:
         result = None if server is None else server.source
     elif collective is Collective.BARRIER:
+        return
+    elif collective is Collective.ALL_TO_ALL:
+        for target, blocks in zip(results, exchanged(given), strict=True):
+            target[:] = blocks
         return
     else:
         result = nearest_sum(given)

@@ -63,6 +63,7 @@ def orchestrate(flags: Orchestrate) -> None:
         wdm=_wdm(flags.topology),
         grooming=flags.grooming,
         delta_ps=flags.delta,
+        service_ports=flags.service_ports,
     )
     _check_schedule(flags.schedule, flags.topology)
     profiles = _profiles(flags.hosts, flags.topology)

@@ -293,6 +293,8 @@ class Orchestrate:
             "as in 'p4reduce optical plan'.")] = "groom-agg"  # fmt: skip
     delta: Annotated[int, Flag("Time for which ports of the cross-connect are dark when their circuits change (with "
             "--schedule).", parse=delay, default="200us")] = 200 * PS_PER_US  # fmt: skip
+    service_ports: Annotated[int, Flag("Number of ports of each switch to the cross-connect that take no turns: tasks "
+            "that infer get circuits there (with --schedule).", least=0)] = 0  # fmt: skip
     keep: Annotated[bool, Flag("Leave the network's process running at the end.")] = False
     live: Live = False
     hold: Hold = False
@@ -305,6 +307,8 @@ class Orchestrate:
         packets = ("background", "cut", "mend", "schedule", "live")
         if self.time == "flow" and (needs := next((name for name in packets if getattr(self, name)), None)):
             raise BadInput(f"--time flow: --{needs} needs packets; leave it out, or choose --time virtual")
+        if self.service_ports and self.schedule is None:
+            raise BadInput("--service-ports: only with --schedule do tasks take turns; leave it out")
 
 
 @command(

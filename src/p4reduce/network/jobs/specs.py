@@ -183,7 +183,8 @@ class ExpectedParts:
 def exchanged(inputs: Sequence[FloatArray]) -> list[FloatArray]:
     """The arrays that ranks must have after an all-to-all of float32 arrays, shape (elements,) each, by rank."""
     size = len(inputs)
-    return [np.concatenate([array.reshape(size, -1)[rank] for array in inputs]) for rank in range(size)]
+    block = inputs[0].size // size
+    return [np.concatenate([array.reshape(size, block)[rank] for array in inputs]) for rank in range(size)]
 
 
 def _block_bound(magnitude: FloatArray, lanes: int, members: int, numbers: BlockFloat) -> Doubles:

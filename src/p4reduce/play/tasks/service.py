@@ -37,7 +37,7 @@ from p4switch.base.safe_yaml import one_line, read_yaml
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 13
+VERSION: Final = 14
 """of these messages: both ends must have the same"""
 
 

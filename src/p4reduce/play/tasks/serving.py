@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from p4reduce.group.backend import FloatArray
 from p4reduce.network.jobs.network import Job
-from p4reduce.play.tasks.task_run import TaskRun, piece_of
+from p4reduce.play.tasks.reading import piece_of
+from p4reduce.play.tasks.task_run import TaskRun
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4switch.base.values import PS_PER_S
@@ -149,17 +150,19 @@ class ServiceRun(TaskRun):
             client.ready_ps = self._free_ps = max(now_ps, self._free_ps) + computing_ps
         if client.ready_ps > now_ps:
             return
-        elements, number = self.order.task.elements, client.done
-        client.given = piece_of(f"{self.order.task.name}/{client.host}", number, elements)
-        client.got, client.asking = np.zeros(elements, np.float32), True
+        number = client.done
+        client.given = piece_of(f"{self.order.task.name}/{client.host}", number, self._held)
+        client.got, client.asking = np.zeros(self._held, np.float32), True
         server, worker = client.job.server, client.job.members[client.host]
         assert server is not None  # a job of one client and the server  # noqa: S101
-        self.network.post(server, Post(Collective.PULL, client.given, None, number))
-        self.network.post(worker, Post(Collective.PULL, None, client.got, number))
+        elements = self.order.task.elements
+        self.network.post(server, Post(Collective.PULL, client.given, None, number), elements)
+        self.network.post(worker, Post(Collective.PULL, None, client.got, number), elements)
 
     def end_round(self) -> str | None:
         """End the task's only round, since all requests are answered; returns None."""
-        self.digest = hashlib.sha256(b"".join(client.digest for client in self._clients)).digest()
+        if self._held:
+            self.digest = hashlib.sha256(b"".join(client.digest for client in self._clients)).digest()
         self.round, self.ended, self.times = self.order.task.rounds, True, {}
         return None
 

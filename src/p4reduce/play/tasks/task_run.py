@@ -1,9 +1,8 @@
 """A task at its hosts: trains (lets time pass), uploads, aggregates, broadcasts, round after round."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -11,7 +10,6 @@ from zlib import crc32
 import numpy as np
 
 from p4reduce.control_plane.orchestrator.executor import (
-    LAST_JOB,
     Interruption,
     Order,
     Read,
@@ -21,139 +19,20 @@ from p4reduce.control_plane.orchestrator.executor import (
     Turn,
     TurnWindow,
     circuits_of,
+    lit_of,
 )
 from p4reduce.control_plane.orchestrator.options import RefusedError
-from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
-from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.plans import Plan
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.checkpoint import Checkpoint
 from p4reduce.group.checkpoint import State as Saved
-from p4reduce.group.errors import ClusterError
 from p4reduce.network.flow_jobs import Carrier
 from p4reduce.network.jobs.network import Job, JobNetwork, parts_of
 from p4reduce.network.virtual.records import FabricError
+from p4reduce.play.tasks.reading import Key, Reading
 from p4reduce.topologies import Link
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
-
-# Data that hosts read from other hosts before they train: flows on the links like any other.
-#
-# Each is a job of one worker, the reader, and one server, the home of the data, of the baseline without aggregation:
-# PULL after PULL of a piece, with windows, time-outs and resends. Switches forward its frames along their base
-# routes, and count them as frames of INC.
-
-
-Key = tuple[int, int]
-PIECE: Final = 1 << 18
-"""elements of one PULL: what a reader keeps in memory of its shard"""
-MOST_READS: Final = 4096
-"""of a task, at one time"""
-
-
-def check_reads(reads: Sized) -> None:
-    """`ClusterError` for more than `MOST_READS`."""
-    if len(reads) > MOST_READS:
-        raise ClusterError(f"{len(reads)} reads of data are more than {MOST_READS}; make shards larger")
-
-
-def read_keys() -> Iterator[Key]:
-    """(job, epoch) of reads: jobs that no orchestrator gives to a task, each again in its next epoch."""
-    numbers = range(LAST_JOB + 1, 1 << 16)
-    return ((job, epoch) for epoch in cycle(range(1 << 16)) for job in numbers)
-
-
-def piece_of(home: str, number: int, elements: int) -> FloatArray:
-    """The ``number``-th piece that the home of a shard sends: normal numbers drawn from these arguments; float32."""
-    key = np.random.Philox(key=[crc32(home.encode()), number])
-    return np.random.Generator(key).standard_normal(elements, np.float32)
-
-
-@dataclass
-class _Reading:
-    read: Read
-    job: Job
-    left: int
-    """elements that are not asked for yet"""
-    pieces: int = 0
-    given: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
-    got: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
-
-
-class Reading:
-    """Reads of a task's hosts, all at once; call :meth:`step` whenever something may be done.
-
-    Parameters
-    ----------
-    network : Carrier
-        Where.
-    reads : iterable of (str, str, int)
-        Home, reader, bytes.
-    keys : iterator
-        Gives them numbers (:func:`read_keys`).
-    lanes : int
-        Of frames.
-    """
-
-    def __init__(self, network: Carrier, reads: Iterable[Read], *, keys: Iterator[Key], lanes: int) -> None:
-        self._network = network
-        self.error: str | None = None
-        self._left: list[_Reading] = []
-        topology = network.topology
-        try:
-            for read, (job, epoch) in zip(reads, keys, strict=False):
-                home, reader, size = read
-                request = PlanRequest("ps", job=job, epoch=epoch, workers=(reader,), server=home, lanes=lanes)
-                made = network.add(make_plan(topology, request, Resources()))
-                self._left.append(_Reading(read, made, -(-size // 4)))
-        except BaseException:
-            self.close()
-            raise
-        for one in self._left:
-            self._post(one)
-
-    def active(self) -> list[int]:
-        """Endpoints that are at work."""
-        records = self._network.endpoints.records
-        indices = [index for one in self._left for index in one.job.endpoints]
-        return [index for index in indices if records["status"][index] == State.ACTIVE]
-
-    def step(self) -> bool:
-        """Go on where a piece has come; whether everything is there, or something never will be (``error``)."""
-        for one in list(self._left):
-            records = self._network.endpoints.records[one.job.endpoints]
-            home, reader, _ = one.read
-            if (records["failed_seq"] >= 0).any():
-                self.error = f"{reader} cannot read its data at {home}: no answer comes"
-                return True
-            if (records["status"] == State.ACTIVE).any():
-                continue
-            if not np.array_equal(one.given.view(np.uint32), one.got.view(np.uint32)):
-                self.error = f"{reader} has read other data than {home} has sent"
-                return True
-            if one.left:
-                self._post(one)
-            else:
-                self._network.retire(one.job)
-                self._left.remove(one)
-        return not self._left
-
-    def close(self) -> None:
-        """Give up what is left."""
-        for one in self._left:
-            self._network.give_up(one.job)
-            self._network.retire(one.job)
-        self._left = []
-
-    def _post(self, one: _Reading) -> None:
-        elements = min(PIECE, one.left)
-        one.given, one.got = piece_of(one.read[0], one.pieces, elements), np.zeros(elements, np.float32)
-        one.left -= elements
-        (worker,) = one.job.members.values()
-        if one.job.server is not None:
-            self._network.post(one.job.server, Post(Collective.PULL, one.given, None, one.pieces))
-        self._network.post(worker, Post(Collective.PULL, None, one.got, one.pieces))
-        one.pieces += 1
-
 
 LEARNING_RATE: Final = 0.1
 """of the synthetic task: weights -= rate * sum of gradients / workers"""
@@ -215,7 +94,8 @@ class TaskRun:
         self.sum: FloatArray = np.zeros(self._held, np.float32)
         self.arrays: list[FloatArray] = [np.zeros(self._held, np.float32) for _ in task.workers]
         self._reading: Reading | None = None
-        self._unread: set[tuple[str, str, int]] = set()
+        self._unread: set[Read] = set()
+        self._present: set[Read] = set()  # of these, in turns, what is read now
         self._lacking = False  # workers without a model
         self._began_ps = 0
 
@@ -297,9 +177,32 @@ class TaskRun:
         else:
             self.begin_round(now_ps)
 
+    def await_turn(self, now_ps: int) -> None:
+        """Rest until it is its turn to read its data, and then to train."""
+        self._unread, self._began_ps = set(self.order.reads), now_ps
+        self.rest()
+
+    @property
+    def to_read(self) -> tuple[Link, ...] | None:
+        """In turns: circuits over which its hosts read what they lack first; () for none; None: they lack nothing."""
+        if not self._unread or not self.turns:
+            return None
+        plans = self._read_plans()
+        return next((lit for read in sorted(self._unread) if (lit := lit_of(plans[read[:2]]))), ())
+
+    def read(self, circuits: tuple[Link, ...]) -> None:
+        """Its hosts read what they can over these circuits, as soon as it is lit."""
+        plans = self._read_plans()
+        self._present = {read for read in self._unread if lit_of(plans[read[:2]]) in ((), circuits)}
+        self.phase = "reading"
+
+    def _read_plans(self) -> dict[tuple[str, str], Plan]:
+        """By home and reader: where circuits change, plans of the orchestrator."""
+        return {(plan.server or "", plan.workers[0]): plan for plan in self.order.read_plans.values()}
+
     def reader_at(self, home: str) -> str | None:
-        """The host that now reads data that lie at ``home``; None if there is none."""
-        unread = sorted(self._unread) if self._reading is not None else []
+        """The host that reads data at ``home`` now, or is about to; None if there is none."""
+        unread = sorted(self._unread) if self.turns or self._reading is not None else []
         return next((reader for at, reader, _ in unread if at == home), None)
 
     def _restore(self, now_ps: int) -> None:
@@ -311,11 +214,14 @@ class TaskRun:
 
     def _ready(self, now_ps: int) -> None:
         """Begin the first round: all hosts have data and model."""
-        read = sum(size for _, _, size in self._unread)
-        model = 4 * self.order.task.elements * len(self.arrays) if self._lacking else 0
-        self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
+        self._tell_restored(self._unread, now_ps)
         self._lacking, self._unread = False, set()
         self.begin_round(now_ps)
+
+    def _tell_restored(self, reads: Iterable[Read], now_ps: int) -> None:
+        read = sum(size for _, _, size in reads)
+        model = 4 * self.order.task.elements * len(self.arrays) if self._lacking else 0
+        self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
 
     def close(self) -> None:
         """Stop reading data."""
@@ -370,13 +276,16 @@ class TaskRun:
         """Take one step; False if the task must wait."""
         if self.phase == "idle" or not self.lit or self.died:
             return False
+        if self.phase == "reading" and self._reading is None:
+            lanes = self.upload.plan.lanes
+            reads = sorted(self._present)
+            self._reading = Reading(self.network, reads, keys=self.read_keys, lanes=lanes, plans=self._read_plans())
         if self._reading is not None:
             return self._read_on(self._reading, now_ps)
         ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
         for index in ready:
             del self.due[index]
-            part = self._job_of(index).plan.part_of(self.order.task.elements)
-            self.network.post(index, self._operation(index), part.stop - part.start)
+            self.network.post(index, self._operation(index), self._carries(index))
         if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
             return False
         if self.phase == "aggregating":
@@ -407,6 +316,12 @@ class TaskRun:
         self.close()
         if reading.error is not None:
             return self._give_up(reading.error)
+        if self.turns:
+            self._unread -= self._present
+            if not self._unread:
+                self._tell_restored(self.order.reads, now_ps)
+            self.rest()
+            return False
         if self._lacking:
             self._restore(now_ps)
         else:
@@ -463,6 +378,11 @@ class TaskRun:
         self.times["aggregated_ps"] = at_ps
         self.phase = "broadcasting"
         self.due = dict.fromkeys(self.endpoints, now_ps)
+
+    def _carries(self, index: int) -> int:
+        """Numbers that an endpoint gives or gets, of arrays that nobody holds."""
+        part = self._job_of(index).plan.part_of(self.order.task.elements)
+        return int(part.stop - part.start)
 
     def _serving(self, job: Job) -> int:
         """Endpoint of the global model's host."""
@@ -613,17 +533,20 @@ Tell = Callable[[ReportKind, Mapping[str, Any]], None]
 class Rounds:
     """One schedule at a time.
 
-    A task trains while others communicate: from the opening of another process's window on. It communicates once a
-    round, when its window is lit. Circuits turn only when everything of the window before has arrived.
+    Hosts of a task read their data first, in windows of their own. A task trains while others communicate: from the
+    opening of another process's window on. It communicates once a round, when its window is lit. Circuits turn only
+    when everything of the window before has arrived.
     """
 
     def __init__(self, network: Carrier, change: Change, tell: Tell) -> None:
         self._network, self._change, self._tell = network, change, tell
         self._table: Timetable | None = None
         self._next: Timetable | None = None
-        self._lit: tuple[Link, ...] = ()
+        self._lit: tuple[Link, ...] = ()  # of the window
+        self._standing: tuple[Link, ...] = ()
         self._round, self._place = 0, -1
         self._open = False
+        self._reads = False  # whether hosts read their data in the window that is open
         self._own: list[TaskRun] = []  # of the window that is open, as long as something of theirs is under way
         self._started_ps = self._lit_ps = 0
         self._clear_ps = 0  # until then frames of a task that was given up may be under way
@@ -655,6 +578,16 @@ class Rounds:
                 raise RefusedError(f"schedule {timetable.number}: {error}") from None
         self._next = timetable
 
+    def stand(self, circuits: tuple[Link, ...]) -> int:
+        """Circuits that stay in all windows from now on; for how long those that are new are dark, ps."""
+        new, before = {*circuits}, {*self._standing}
+        if new == before:
+            return 0
+        self._standing = circuits
+        dark_ps = 0 if self._table is None or new <= before else self._table.delta_ps
+        self._network.light((*self._lit, *circuits), dark_ps)
+        return dark_ps
+
     def step(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
         """Go as far as it can now; whether tasks may have something to do."""
         went = False
@@ -683,6 +616,8 @@ class Rounds:
     def _once(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
         if self._open:
             return self._go_on(now_ps)
+        if self._begin_reading(runs, now_ps):
+            return True
         live = [] if self._table is None else self._live(self._table.windows, runs)
         following = [place for place in live if place > self._place]
         if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or none is under way
@@ -726,14 +661,36 @@ class Rounds:
         if not all(run.trained(now_ps) for run in own):
             return False
         self._train(runs, now_ps, lambda process: process != window.process)
-        self._open, self._place, self._own = True, place, own
-        self._started_ps = self._lit_ps = now_ps
-        if window.circuits != self._lit:
-            self._network.light(window.circuits, table.delta_ps)
-            self._lit, self._lit_ps = window.circuits, now_ps + table.delta_ps
+        self._place = place
+        self._open_window(table, own, window.circuits, now_ps)
         for run in own:
             run.lit = now_ps >= self._lit_ps or not any(circuits_of(job.plan) for job in run.jobs.values())
         return True
+
+    def _begin_reading(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
+        """Before all others: a window in which hosts of tasks that have not begun read their data; whether one begins.
+
+        Who has data to read over the same circuits reads with the first one.
+        """
+        waiting = [(run, circuits) for run in runs.values() if (circuits := run.to_read) is not None]
+        if not waiting or self._table is None:
+            return False
+        circuits = next((lit for _, lit in waiting if lit), ())
+        own = [run for run, lit in waiting if lit in ((), circuits)]
+        self._reads = True
+        self._open_window(self._table, own, circuits or self._lit, now_ps)
+        for run in own:
+            run.read(circuits)
+            run.lit = now_ps >= self._lit_ps
+        return True
+
+    def _open_window(self, table: Timetable, own: list[TaskRun], circuits: tuple[Link, ...], now_ps: int) -> None:
+        """Turn the mirrors for some tasks."""
+        self._open, self._own = True, own
+        self._started_ps = self._lit_ps = now_ps
+        if circuits != self._lit:
+            self._network.light((*circuits, *self._standing), table.delta_ps)
+            self._lit, self._lit_ps = circuits, now_ps + table.delta_ps
 
     def _go_on(self, now_ps: int) -> bool:
         """Light, and the end of a window."""
@@ -749,6 +706,9 @@ class Rounds:
                     self._clear_ps = now_ps + self._table.guard_ps
         if self._own or now_ps < max(self._lit_ps, self._clear_ps):
             return False
+        if self._reads:
+            self._open = self._reads = False
+            return True
         lost = self._network.lost_by_circuits()
         self._open = False
         self._tell(

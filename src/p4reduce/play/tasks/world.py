@@ -30,8 +30,9 @@ from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches
 from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.blocks import BlocksRun
+from p4reduce.play.tasks.reading import check_reads, read_keys
 from p4reduce.play.tasks.serving import ServiceRun
-from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
+from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
@@ -452,7 +453,7 @@ class World(Closable):
         self._database: str | None = None
         self._runs: dict[str, TaskRun] = {}
         self._ended: dict[str, Running] = {}
-        self._leaving: list[list[Job]] = []  # of tasks that have ended or changed; their endpoints are still there
+        self._leaving: list[tuple[bool, list[Job]]] = []  # of tasks that have ended, and whether they took turns
         self._read_keys = read_keys()
         self._log = ReportLog()
         self.switches = ServedSwitches(topology)
@@ -507,8 +508,6 @@ class World(Closable):
         jobs: dict[Role, Job] = {}
         try:
             check_reads(order.reads)
-            if order.task.serving is not None and self.time == "flow":
-                raise ClusterError("the flow model knows no requests; choose time: virtual")
             if self.network.holds_arrays:
                 check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._changes.add(order)
@@ -516,12 +515,12 @@ class World(Closable):
             kind = kind if order.task.serving is None else ServiceRun
             run = kind(order, jobs, self.network, self._read_keys)
             self._attempts.begin(run)
-            self._light(jobs.values())
             run.turns = order.schedule is not None
+            dark_ps = self._light(() if run.turns else jobs.values())
             if run.turns:
-                run.rest()
+                run.await_turn(self.now())
             else:
-                run.begin(self.now())
+                run.begin(self.now() + dark_ps)
         except Exception as error:  # whatever is wrong with one task, the others go on
             for job in jobs.values():
                 self.network.retire(job)
@@ -666,29 +665,31 @@ class World(Closable):
             if not self._rounds.step(self._runs, self.now()):
                 break
         self._changes.follow()
-        for jobs in list(self._leaving):
+        for turns, jobs in list(self._leaving):
             if not any(map(self.network.lingers, jobs)):
-                self._leaving.remove(jobs)
+                self._leaving.remove((turns, jobs))
                 for job in jobs:
                     self.network.retire(job)
                 self._light()
 
-    def _light(self, coming: Iterable[Job] = ()) -> None:
-        """If no turns are taken, light the circuits of plans: those of running tasks, then of tasks that leave."""
+    def _light(self, coming: Iterable[Job] = ()) -> int:
+        """Light the circuits of plans that take no turns: of tasks that run, then of those that leave; ps until then.
+
+        Those that are there stay, whatever windows come.
+        """
         if not self.topology.crossconnects:
-            return
-        if self._rounds.number or any(run.turns for run in self._runs.values()):
-            return
+            return 0
         lit: list[Link] = []
         ports: set[Hop] = set()
-        running = [job for run in self._runs.values() for job in run.jobs.values()]
-        for job in (*coming, *running, *(job for jobs in self._leaving for job in jobs)):
+        running = [job for run in self._runs.values() if not run.turns for job in run.jobs.values()]
+        leaving = [job for turns, jobs in self._leaving if not turns for job in jobs]
+        for job in (*coming, *running, *leaving):
             for link in circuits_of(job.plan):
                 ends = {(link.a, link.port_a), (link.b, link.port_b)}
                 if link not in lit and not ends & ports:
                     lit.append(link)
                     ports |= ends
-        self.network.light(lit)
+        return self._rounds.stand(tuple(lit))
 
     def _die(self, host: str, task: str | None) -> None:
         """Processes of a task, or of all, at a host end."""
@@ -749,7 +750,7 @@ class World(Closable):
         if name in self._runs:
             self._ended[name] = self.running([name])[name]
             del self._runs[name]
-            self._leaving.append(list(run.jobs.values()))
+            self._leaving.append((run.turns, list(run.jobs.values())))
 
     def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
         """As :meth:`Changes.change_over`, but where that is refused the task fails."""
