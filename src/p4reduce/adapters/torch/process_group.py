@@ -606,8 +606,8 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if not self._told_uneven and is_uneven(array):
             self._told_uneven = True
             warnings.warn(
-                "p4reduce: most numbers of a block are less than 2^-20 of its largest. Where switches add up, a block has "
-                "one exponent, and these lose most of their bits. Is there padding that is not zero? (docs/torch.md)",
+                "p4reduce: most numbers of a block are less than 2^-20 of its largest. Where switches add up, a block "
+                "has one exponent, and these lose most bits. Is there padding that is not zero? (docs/torch.md)",
                 stacklevel=6,
             )
 

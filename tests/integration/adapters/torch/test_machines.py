@@ -1,9 +1,12 @@
 """torchrun on several machines: the same sums and the same result as on one, and a key of the user's own."""
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -48,7 +51,8 @@ def test_torchrun_on_two_machines_has_the_result_of_one(tmp_path, own_key, own_f
 
         more["P4REDUCE_JOB_PEM"] = str(tmp_path / "job.pem")
         (tmp_path / "job.pem").write_text(make_key())
-    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    short = tempfile.mkdtemp(prefix="p4r", dir="/tmp")  # for paths of sockets
+    home, temporary = Path(short, "home"), Path(short, "tmp")
     if own_files:
         more |= {"HOME": str(home), "TMPDIR": str(temporary), "P4REDUCE_CACHE": str(cache_directory())}
     with machines(2) as found, ExitStack() as opened:
@@ -71,12 +75,14 @@ def test_torchrun_on_two_machines_has_the_result_of_one(tmp_path, own_key, own_f
             )
         there = [one.communicate(timeout=300)[0] for one in started]
         if own_files:
-            looks = ["sh", "-c", 'echo made > "$1/$2"; find "$1" "$3" -name "run-*" -o -name "p4r*" -o -type s', "sh"]
+            look_for = 'echo own > "$1/$2"; find "$1" -path "*/runs/*" ! -name .lock; find "$3" -name "p4r*" -o -type s'
             for number, enter in enumerate(enters):
-                look = [*enter, *looks, str(home), str(number), str(temporary)]
+                look = [*enter, "sh", "-c", look_for, "sh", str(home), str(number), str(temporary)]
                 assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == ""
             assert [*home.iterdir()] == []  # what machines write stays theirs
-    assert [one.returncode for one in started] == [0, 0], there
+    shutil.rmtree(short)
+    print(*there, sep="\n")
+    assert [one.returncode for one in started] == [0, 0]
     assert hashes("".join(there)) == hashes(here)
     assert len(hashes(here)) == 1
     one, two = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two"))
