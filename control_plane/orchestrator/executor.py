@@ -534,10 +534,10 @@ class Order:
     each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and broadcast. A
     task that infers has a plan for each client, and ``training_ps`` says how long its server computes for a request.
     ``reads``: data that hosts read over the network before they begin. ``read_plans``: of a task that takes turns, an
-    installed plan for each home and reader, in the network that is lit then. ``schedule``: the number of the first schedule
-    in which the task takes turns; None: it takes none. ``ranks``: ranks of the workers, where some of the first workers
-    have died; (): 0, 1, ... ``anew``: hosts where a new process replaces one that died. ``attempt``: how often the task
-    has been restarted; from 1 on it continues from its last checkpoint.
+    installed plan for each home and reader, in the network that is lit then. ``schedule``: the number of the first
+    schedule in which the task takes turns; None: it takes none. ``ranks``: ranks of the workers, where some of the
+    first workers have died; (): 0, 1, ... ``anew``: hosts where a new process replaces one that died. ``attempt``: how
+    often the task has been restarted; from 1 on it continues from its last checkpoint.
     """
 
     task: Task
